@@ -13,7 +13,7 @@ APART = ("--numprocesses", str(os.cpu_count() or 2), "--dist", "worksteal")
 OF_THREADS = ("batching", "exclusive", "no_shared_lock", "on_the_double", "shared_submissions", "threads")
 
 ON_METAL = ("on_the_double", "shared_submissions", "threads", "scripted", "overloads", "exclusive",
-            "generate", "predecessor", "cpu_operators", "sorted_places")  # fmt: skip
+            "generate", "predecessor", "cpu_operators", "sorted_places", "two_devices")  # fmt: skip
 # One of so many cases of these files on the Metal double; `make test-long` runs them whole.
 ON_METAL_SHARED = ("opinfo", "modules", "compile", "dynamo", "in_place", "half_weights")
 METAL_SHARE = 24
@@ -21,7 +21,8 @@ METAL_SHARE = 24
 METAL_MACS = NEWEST_MAC, OLDEST_MAC = "26.0-M4", "14.0-M1"
 ON_OLDEST = "names or predecessor or (eight_threads and not exits) or compile_it_once or decode or resnet"
 
-ON_CUDA = ("on_cuda", "pinned_on_cuda", "shared_submissions", "threads", "scripted", "exclusive", "unique")
+ON_CUDA = ("on_cuda", "pinned_on_cuda", "shared_submissions", "threads", "scripted", "exclusive", "unique",
+           "two_devices")  # fmt: skip
 # Processes that end with work in flight take long there, and a program of tests/gpu has them on that double.
 LEFT_OUT_ON_CUDA = ("-k", "not exits")
 ON_CUDA_SHARED = ("opinfo", "overloads", "modules", "compile", "dynamo", "generate", "experts",
@@ -36,7 +37,7 @@ LEFT_OUT_OF_WHOLE = ("-k", "not operator_that_is_not_there")
 # The simulated device is asynchronous, its memory is out of the host's reach, and it objects to a submission
 # that breaks the protocol or touches memory of another one without order. `make test-long` runs them whole.
 ON_SIM_SHARED = ("opinfo", "threads", "in_place", "half_weights", "overloads", "scripted", "exclusive",
-                 "generate", "leases", "random", "experts", "sorted_places")  # fmt: skip
+                 "generate", "leases", "random", "experts", "sorted_places", "two_devices")  # fmt: skip
 SIM_SHARE = 24
 
 # With other PyTorchs than .venv's.

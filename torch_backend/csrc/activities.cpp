@@ -238,7 +238,7 @@ Activity::~Activity() {
   try {
     const Stream& stream = current_stream_of(index_);
     const std::vector<uint64_t>& numbers = Correlations::of_thread(recording_->began).numbers;
-    recording_->add({std::string(name_), doing_, index_, name_of(stream, index_).id(),
+    recording_->add({std::string(name_), doing_, index_, current_stream_number(index_),
                      numbers.empty() ? 0 : numbers.back(), std::move(before_), stream.record()});
   } catch (const Error&) {
     // A stream that has failed: the operator that it stands around says so, and has no activity.

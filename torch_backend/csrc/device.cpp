@@ -2,6 +2,7 @@
 #include "device.h"
 
 #include "process_end.h"
+#include "stream_names.h"
 
 #include <c10/util/Exception.h>
 #include <torch/csrc/utils/pybind.h>
@@ -11,10 +12,7 @@
 #include <atomic>
 #include <charconv>
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <mutex>
-#include <new>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -22,8 +20,6 @@
 
 namespace heddle::torch_backend {
 namespace {
-
-constexpr size_t kDevices = 8;  // more than this build can have
 
 // A device is opened when it is first used: a GPU's, because a process that has started CUDA may not fork.
 // Handles live as long as the process. Opening calls the log, which may be Python's: no thread waits for it
@@ -65,106 +61,17 @@ Devices& devices() {
   return all;
 }
 
-// After what the stream was given. Where there is no memory for an event, that is waited for instead.
-Event end_of(const Stream& stream) {
-  try {
-    return stream.record();
-  } catch (const std::bad_alloc&) {
-    try {
-      stream.synchronize();
-    } catch (const Error&) {  // its failure: nothing is under way any more
-    }
-    return {};
-  }
-}
-
-// Streams by their numbers, as PyTorch names them: those that threads call on, and those that torch.Stream
-// made. The latter stay, since PyTorch copies c10::Streams around and never says when the last is gone;
-// beyond kMade of them they are handed out again, as CUDA's pool does. A name whose threads have ended keeps
-// no stream: autograd goes on asking for it, and gets the default stream, behind what the named one was
-// given. A device has few numbers, and gives them to later threads again.
-class StreamNames {
- public:
-  using Key = std::pair<c10::DeviceIndex, int64_t>;
-
-  void add(c10::DeviceIndex index, const Stream& stream) {
-    Event over;  // let go of outside the lock, as are those below
-    const std::lock_guard lock(lock_);
-    Named& named = named_[{index, stream.id()}];
-    if (named.holders++ > 0) return;
-    named.stream = stream;
-    over = std::exchange(named.last, {});  // of this very stream, or of one that has failed since
-  }
-  void remove(c10::DeviceIndex index, const Stream& stream) {
-    std::optional<Stream> dropped;
-    Event last = end_of(stream);
-    const std::lock_guard lock(lock_);
-    Named& named = named_.at({index, stream.id()});
-    if (--named.holders > 0) return;
-    dropped.swap(named.stream);
-    std::swap(last, named.last);
-    named.was_replaced = false;
-  }
-  // Nothing: no stream had this number yet.
-  std::optional<Stream> find(const Key& key) {
-    std::optional<Stream> stream;
-    Event last;
-    bool was_replaced = false;
-    {
-      const std::lock_guard lock(lock_);
-      const auto found = named_.find(key);
-      if (found == named_.end()) return std::nullopt;
-      Named& named = found->second;
-      stream = named.stream;
-      last = named.last;
-      if (!stream) named.was_replaced = true;
-      was_replaced = named.was_replaced;
-    }
-    if (stream && !was_replaced) return stream;
-    Stream replacement = default_stream(device_at(key.first));
-    if (stream) {  // another thread's by now: who means the former one meets what came to its replacement
-      stream->wait(replacement.record());
-      return stream;
-    }
-    if (!last.query()) replacement.wait(last);
-    return replacement;
-  }
-  Stream make(c10::DeviceIndex index) {
-    std::vector<Stream>& made = made_[static_cast<size_t>(index)];
-    {
-      const std::lock_guard lock(lock_);
-      if (made.size() >= kMade) return made[next_++ % kMade];
-    }
-    Stream stream(device_at(index));
-    add(index, stream);
-    const std::lock_guard lock(lock_);
-    made.push_back(stream);
-    return stream;
-  }
-
- private:
-  static constexpr size_t kMade = 16;
-  struct Named {
-    std::optional<Stream> stream;
-    int holders = 0;
-    Event last;                 // without a stream: behind what it was given
-    bool was_replaced = false;  // somebody got the default stream for it
-  };
-  std::mutex lock_;
-  std::map<Key, Named> named_;
-  std::array<std::vector<Stream>, kDevices> made_;
-  size_t next_ = 0;
+// What a thread calls on, by the name that it has set, or by its own lease.
+struct Choice {
+  int64_t number;
+  std::optional<Stream> stream;  // none: nothing was submitted to it since
 };
-
-StreamNames& stream_names() {
-  static StreamNames& names = *new StreamNames;  // threads may outlive every static
-  return names;
-}
 
 struct ThreadChoice {
   c10::DeviceIndex device = 0;
-  std::array<std::optional<Stream>, kDevices> set;  // by PyTorch's set_stream
-  std::array<std::optional<Stream>, kDevices> own;  // Heddle's choice for the thread, looked up once
+  std::array<std::optional<Choice>, kDevices> set;  // by PyTorch's set_stream
+  std::array<std::optional<Choice>, kDevices> own;  // Heddle's choice for the thread, looked up once
+  std::array<std::vector<int64_t>, kDevices> lost;  // numbers of its own streams that have failed
 
   ThreadChoice() { count_caller(); }
   ~ThreadChoice() {
@@ -175,12 +82,48 @@ struct ThreadChoice {
   }
   void forget(c10::DeviceIndex index) { choose(own, index, std::nullopt); }
   // Stream 0 is there without a name.
-  static void choose(std::array<std::optional<Stream>, kDevices>& of, c10::DeviceIndex index,
-                     std::optional<Stream> next) {
-    if (next && next->id() > 0) stream_names().add(index, *next);
-    std::optional<Stream>& place = of[static_cast<size_t>(index)];
+  static void choose(std::array<std::optional<Choice>, kDevices>& of, c10::DeviceIndex index,
+                     std::optional<Choice> next) {
+    StreamNames& names = stream_names();
+    if (next && StreamNames::is_made(next->number)) {
+      names.enter({index, next->number});
+    } else if (next && next->number > 0) {
+      names.add(index, *next->stream);
+    }
+    std::optional<Choice>& place = of[static_cast<size_t>(index)];
     place.swap(next);
-    if (next && next->id() > 0 && !process_ends()) stream_names().remove(index, *next);
+    if (!next || next->number == 0 || process_ends()) return;
+    if (StreamNames::is_made(next->number)) {
+      next->stream.reset();  // it is the name's alone
+      names.leave({index, next->number});
+    } else {
+      names.remove(index, *next->stream);
+    }
+  }
+  // Its number goes on meaning what the thread calls on by itself.
+  void lose(c10::DeviceIndex index) {
+    const auto i = static_cast<size_t>(index);
+    if (!own[i]) return;
+    if (!has_lost(index, own[i]->number)) lost[i].push_back(own[i]->number);
+    forget(index);
+  }
+  bool has_lost(c10::DeviceIndex index, int64_t number) const {
+    return std::ranges::find(lost[static_cast<size_t>(index)], number) !=
+           lost[static_cast<size_t>(index)].end();
+  }
+  // Failed streams are not used again: the next call gets others.
+  void replace_failed() {
+    for (size_t i = 0; i < kDevices; ++i) {
+      const auto index = static_cast<c10::DeviceIndex>(i);
+      if (own[i] && has_failed(*own[i]->stream)) lose(index);
+      if (!set[i]) continue;
+      if (StreamNames::is_made(set[i]->number)) {
+        set[i]->stream.reset();
+      } else if (has_failed(*set[i]->stream)) {
+        choose(set, index, std::nullopt);
+      }
+    }
+    stream_names().drop_failed();
   }
 };
 ThreadChoice& mine() {
@@ -189,6 +132,24 @@ ThreadChoice& mine() {
 }
 
 size_t slot(c10::DeviceIndex index) { return static_cast<size_t>(index); }
+
+const Stream& own_stream_of(c10::DeviceIndex index) {
+  ThreadChoice& choice = mine();
+  std::optional<Choice>& own = choice.own[slot(index)];
+  if (!own) [[unlikely]] {
+    const Device& device = device_at(index);
+    const FreeGil without_gil;  // a thread that waits for a lease waits for others
+    const StreamNames::Wanted wanted(stream_names(), index);
+    Stream stream = current_stream(device);
+    const int64_t number = stream.id();
+    choice.choose(choice.own, index, Choice{number, std::move(stream)});
+  }
+  return *own->stream;
+}
+
+c10::Stream name_of(int64_t number, c10::DeviceIndex index) {
+  return c10::Stream(c10::Stream::UNSAFE, c10::Device(kType, index), number);
+}
 
 }  // namespace
 
@@ -227,39 +188,104 @@ const Stream& current_stream_of(c10::DeviceIndex index) {
   stay_out_of_exit();
   if (index < 0) index = current_device();
   ThreadChoice& choice = mine();
-  if (const std::optional<Stream>& chosen = choice.set.at(slot(index))) return *chosen;
-  std::optional<Stream>& own = choice.own[slot(index)];
-  if (!own) choice.choose(choice.own, index, current_stream(device_at(index)));
-  return *own;
+  if (std::optional<Choice>& chosen = choice.set.at(slot(index))) {
+    if (!chosen->stream) [[unlikely]]
+      chosen->stream = stream_names().stream_of({index, chosen->number});
+    return *chosen->stream;
+  }
+  return own_stream_of(index);
 }
 
-c10::Stream name_of(const Stream& stream, c10::DeviceIndex index) {
-  return c10::Stream(c10::Stream::UNSAFE, c10::Device(kType, index), stream.id());
+int64_t current_stream_number(c10::DeviceIndex index) {
+  if (index < 0) index = current_device();
+  const std::optional<Choice>& chosen = mine().set.at(slot(index));
+  return chosen ? chosen->number : current_stream_of(index).id();
 }
 
-Stream stream_named(const c10::Stream& stream) {
-  const c10::DeviceIndex index = index_of(stream.device());
-  if (stream.id() == 0) return default_stream(device_at(index));
-  if (const Stream& own = current_stream_of(index); own.id() == stream.id()) return own;
-  std::optional<Stream> found = stream_names().find({index, stream.id()});
-  TORCH_CHECK(found, "there was no stream ", stream.id(), " of device heddle:", static_cast<int>(index));
-  return *std::move(found);
+c10::Stream current_name(c10::DeviceIndex index) {
+  if (index < 0) index = current_device();
+  return name_of(current_stream_number(index), index);
+}
+
+NamedStream::Entered::Entered(c10::DeviceIndex its_index, int64_t its_number)
+    : index(its_index), number(its_number) {
+  if (StreamNames::is_made(number)) stream_names().enter({index, number});
+}
+
+NamedStream::Entered::~Entered() {
+  if (StreamNames::is_made(number)) stream_names().leave({index, number});
+}
+
+NamedStream::NamedStream(const c10::Stream& name) : entered_(index_of(name.device()), name.id()) {
+  const auto& [index, number] = entered_;
+  if (number == 0) {
+    stream_ = default_stream(device_at(index));
+  } else if (StreamNames::is_made(number)) {
+    stream_ = stream_names().stream_of({index, number});
+  } else if (current_stream_number(index) == number) {
+    stream_ = current_stream_of(index);
+  } else if (mine().has_lost(index, number) && !stream_names().has_stream({index, number})) {
+    stream_ = own_stream_of(index);
+  } else {
+    stream_ = stream_names().find({index, number});
+  }
+  TORCH_CHECK(stream_, "there was no stream ", number, " of device heddle:", static_cast<int>(index));
+}
+
+bool query_stream(const c10::Stream& name) {
+  if (!StreamNames::is_made(name.id())) return NamedStream(name)->query();
+  const auto [stream, last] = stream_names().work_of({index_of(name.device()), name.id()});
+  return stream ? NamedStream(name)->query() : last.query();
+}
+
+void synchronize_stream(const c10::Stream& name) {
+  if (!StreamNames::is_made(name.id())) return NamedStream(name)->synchronize();
+  const StreamNames::Key key(index_of(name.device()), name.id());
+  {
+    const auto [stream, last] = stream_names().work_of(key);
+    stream ? stream->synchronize() : last.wait();
+  }
+  stream_names().give_back_idle(key.first);
+}
+
+void* native_handle_of(const c10::Stream& name) {
+  const NamedStream stream(name);
+  void* const handle = stream->native_handle();
+  if (handle != nullptr && StreamNames::is_made(name.id()))
+    stream_names().keep({index_of(name.device()), name.id()});
+  return handle;
 }
 
 c10::Stream exchange_stream(const c10::Stream& stream) {
   const c10::DeviceIndex index = index_of(stream.device());
-  const c10::Stream former = name_of(current_stream_of(index), index);
-  Stream next = stream_named(stream);
+  const c10::Stream former = current_name(index);
   ThreadChoice& choice = mine();
+  if (StreamNames::is_made(stream.id())) {
+    choice.choose(choice.set, index, Choice{stream.id(), std::nullopt});
+    return former;
+  }
+  const std::optional<Choice>& own = choice.own[slot(index)];
   // Back to what it calls on by itself: the lease may be given back again.
-  const bool is_own = choice.own[slot(index)] && choice.own[slot(index)]->id() == next.id();
-  choice.choose(choice.set, index, is_own ? std::nullopt : std::optional(std::move(next)));
+  if ((own && own->number == stream.id()) || choice.has_lost(index, stream.id())) {
+    choice.choose(choice.set, index, std::nullopt);
+    return former;
+  }
+  const NamedStream next(stream);
+  const bool is_own = own && own->number == next->id();
+  choice.choose(choice.set, index, is_own ? std::nullopt : std::optional(Choice{next->id(), *next}));
   return former;
 }
 
 c10::Stream new_stream(c10::DeviceIndex index) {
   if (index < 0) index = current_device();
+  device_at(index);
   return name_of(stream_names().make(index), index);
+}
+
+void synchronize_device(c10::DeviceIndex index) {
+  if (index < 0) index = current_device();
+  device_at(index).synchronize();
+  stream_names().give_back_idle(index);
 }
 
 void release_thread_slot(c10::DeviceIndex index) {
@@ -293,12 +319,13 @@ void raise_torch(const Error& error) {
   stay_out_of_exit();  // closing the devices at exit ends waits
   switch (error.code()) {
     case ErrorCode::device_lost:
-      // Its failed streams are not used again: the next call gets others.
-      for (size_t i = 0; i < kDevices; ++i) mine().forget(static_cast<c10::DeviceIndex>(i));
+      for (size_t i = 0; i < kDevices; ++i) mine().lose(static_cast<c10::DeviceIndex>(i));
+      mine().replace_failed();
       TORCH_CHECK(false, error.what());
     case ErrorCode::unsupported:
       TORCH_CHECK_NOT_IMPLEMENTED(false, error.what());
     case ErrorCode::exhausted:
+      mine().replace_failed();  // on Metal it may have been a stream's own work that had no memory
       TORCH_CHECK_WITH(OutOfMemoryError, false, error.what());
     default:
       TORCH_CHECK(false, message_of(error));

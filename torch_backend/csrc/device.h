@@ -10,6 +10,8 @@
 #include <c10/core/Stream.h>
 #include <heddle/heddle.h>
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,11 +28,36 @@ c10::DeviceIndex current_device();
 c10::DeviceIndex exchange_device(c10::DeviceIndex index);  // returns the former
 
 const Stream& current_stream_of(c10::DeviceIndex index);
-c10::Stream name_of(const Stream& stream, c10::DeviceIndex index);  // its c10 form
-// And back. Where the threads that called on it have ended: the default stream, behind what it was given.
-Stream stream_named(const c10::Stream& stream);
+int64_t current_stream_number(c10::DeviceIndex index);  // PyTorch's, and the same whatever lease it has
+c10::Stream current_name(c10::DeviceIndex index);
 c10::Stream exchange_stream(const c10::Stream& stream);
-c10::Stream new_stream(c10::DeviceIndex index);  // leased, and kept until the process ends
+c10::Stream new_stream(c10::DeviceIndex index);  // a name: it is leased a stream by its first work
+
+// The stream that has a name, to submit to. Where the threads that called on it have ended: the default
+// stream, behind what it was given. What torch.Stream made keeps its lease at least as long as this lives.
+class NamedStream {
+ public:
+  explicit NamedStream(const c10::Stream& name);
+  const Stream& operator*() const { return *stream_; }
+  const Stream* operator->() const { return &*stream_; }
+
+ private:
+  class Entered {
+   public:
+    Entered(c10::DeviceIndex index, int64_t number);
+    ~Entered();
+    Entered(const Entered&) = delete;
+    Entered& operator=(const Entered&) = delete;
+    const c10::DeviceIndex index;
+    const int64_t number;
+  };
+  const Entered entered_;
+  std::optional<Stream> stream_;  // let go of first
+};
+bool query_stream(const c10::Stream& name);
+void synchronize_stream(const c10::Stream& name);
+void synchronize_device(c10::DeviceIndex index);
+void* native_handle_of(const c10::Stream& name);  // that keeps its lease from here on
 void release_thread_slot(c10::DeviceIndex index);
 
 // Runs f; what Heddle throws becomes PyTorch's exception for it: NotImplementedError for unsupported,

@@ -10,7 +10,7 @@ namespace heddle::torch_backend {
 Generator::Generator(c10::DeviceIndex index)
     : c10::GeneratorImpl(c10::Device(kType, index), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)) {}
 
-Generator::Draw Generator::take(int stream, uint64_t numbers) {
+Generator::Draw Generator::take(int64_t stream, uint64_t numbers) {
   const auto sequence = static_cast<size_t>(stream);
   const std::lock_guard lock(lock_);
   const uint64_t offset = state_.offsets.at(sequence);
@@ -40,7 +40,7 @@ void Generator::set_offset(uint64_t offset) {
 }
 
 uint64_t Generator::get_offset() const {
-  const int stream = current_stream_of(device().index()).id();
+  const int64_t stream = current_stream_number(device().index());
   const std::lock_guard lock(lock_);
   return state_.offsets.at(static_cast<size_t>(stream));
 }

@@ -12,19 +12,20 @@
 #include <mutex>
 
 #include "device.h"
+#include "stream_names.h"
 
 namespace heddle::torch_backend {
 
 class Generator final : public c10::GeneratorImpl {
  public:
-  static constexpr size_t kStreams = 64;  // more than a device has
+  static constexpr size_t kStreams = StreamNames::kFirstMade + StreamNames::kMade;
 
   explicit Generator(c10::DeviceIndex index);
 
   struct Draw {
     uint64_t seed, sequence, offset;
   };
-  Draw take(int stream, uint64_t numbers);  // in steps of four, as Philox makes them
+  Draw take(int64_t stream, uint64_t numbers);  // in steps of four, as Philox makes them
 
   void set_current_seed(uint64_t seed) override;  // all sequences start again
   uint64_t current_seed() const override;

@@ -44,7 +44,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   }
 
   c10::Stream getStream(c10::Device device) const override {
-    return translated([&] { return name_of(current_stream_of(device.index()), index_of(device)); });
+    return translated([&] { return current_name(device.index()); });
   }
   c10::Stream getDefaultStream(c10::Device device) const override {
     return c10::Stream(c10::Stream::DEFAULT, c10::Device(kType, index_of(device)));
@@ -60,22 +60,22 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     return translated([&] { return exchange_stream(stream); });
   }
   void* getStreamNativeHandle(const c10::Stream stream) const override {
-    return translated([&] { return stream_named(stream).native_handle(); });
+    return translated([&] { return native_handle_of(stream); });
   }
   bool queryStream(const c10::Stream& stream) const override {
-    return translated([&] { return stream_named(stream).query(); });
+    return translated([&] { return query_stream(stream); });
   }
   void synchronizeStream(const c10::Stream& stream) const override {
-    translated([&] { stream_named(stream).synchronize(); });
+    translated([&] { synchronize_stream(stream); });
   }
   void synchronizeDevice(c10::DeviceIndex index) const override {
-    translated([&] { device_at(index).synchronize(); });
+    translated([&] { synchronize_device(index); });
   }
 
   void record(void** event, const c10::Stream& stream, c10::DeviceIndex /*index*/,
               c10::EventFlag /*flag*/) const override {
     translated([&] {
-      Event recorded = stream_named(stream).record();
+      Event recorded = NamedStream(stream)->record();
       if (*event == nullptr) {
         *event = new Event(std::move(recorded));
       } else {
@@ -84,7 +84,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     });
   }
   void block(void* event, const c10::Stream& stream) const override {
-    translated([&] { stream_named(stream).wait(event_of(event)); });
+    translated([&] { NamedStream(stream)->wait(event_of(event)); });
   }
   bool queryEvent(void* event) const override { return event_of(event).query(); }
   void synchronizeEvent(void* event) const override {

@@ -89,10 +89,43 @@ at::Tensor empty_strided(at::IntArrayRef sizes, at::IntArrayRef strides, std::op
 
 // ---- copies
 
+// Neither is in the host's reach. The second copy begins when the first one is over.
+void copy_through_pinned_memory(const Tensor& source, c10::DeviceIndex first, const Tensor& target,
+                                c10::DeviceIndex second) {
+  const Tensor pinned = Tensor::pinned(source.dtype(), source.shape(), device_at(first));
+  {
+    const Activity activity("copy", first, Doing::copy);
+    current_stream_of(first).copy(source, pinned);
+  }
+  const Activity activity("copy", second, Doing::copy);
+  current_stream_of(second).copy(pinned, target);
+}
+
+// One copy, on the target's stream, or on the source's where only that reaches its memory. Who waits for the
+// target's stream waits for the copy, and that waits for what both current streams were given, as on CUDA.
+void copy_between_devices(const at::Tensor& from, const at::Tensor& to) {
+  const Writes writes({to});
+  const FreeGil without_gil;
+  translated([&] {
+    const c10::DeviceIndex first = from.device().index(), second = to.device().index();
+    const Tensor source = to_heddle(from), target = to_heddle(to);
+    const bool is_pulled = source.on_host();
+    if (!is_pulled && !target.on_host()) return copy_through_pinned_memory(source, first, target, second);
+    const Stream &here = current_stream_of(first), &there = current_stream_of(second);
+    const Stream &copies = is_pulled ? there : here, &follows = is_pulled ? here : there;
+    copies.wait(follows.record());
+    {
+      const Activity activity("copy", is_pulled ? second : first, Doing::copy);
+      copies.copy(source, target);
+    }
+    if (!is_pulled) there.wait(here.record());
+  });
+}
+
 void copy_same_type(const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
   const c10::DeviceIndex index = (to.device().type() == kType ? to : from).device().index();
   if (from.device().type() == kType && from.device().index() != index) {
-    copy_same_type(from.to(at::kCPU), to, non_blocking);
+    copy_between_devices(from, to);
     return;
   }
   const Writes writes({to});
@@ -224,7 +257,7 @@ bool is_set_to(const at::Tensor& self, const at::Tensor& other) {
 }
 
 void record_stream(at::Tensor& self, c10::Stream stream) {
-  translated([&] { bytes_of(self.storage()).record_stream(stream_named(stream)); });
+  translated([&] { bytes_of(self.storage()).record_stream(*NamedStream(stream)); });
 }
 
 bool equal(const at::Tensor& self, const at::Tensor& other) {

@@ -63,12 +63,12 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("set_device", &exchange_device);
   m.def("exchange_device", &exchange_device);
   m.def(
-      "synchronize", [](c10::DeviceIndex index) { translated([&] { device_at(index).synchronize(); }); },
+      "synchronize", [](c10::DeviceIndex index) { translated([&] { synchronize_device(index); }); },
       py::arg("index") = -1, py::call_guard<FreeGil>());
   m.def("stream_id",
-        [](c10::DeviceIndex index) { return translated([&] { return current_stream_of(index).id(); }); });
+        [](c10::DeviceIndex index) { return translated([&] { return current_stream_number(index); }); });
   m.def("native_stream", [](c10::DeviceIndex index) {
-    return translated([&] { return reinterpret_cast<int64_t>(current_stream_of(index).native_handle()); });
+    return translated([&] { return reinterpret_cast<int64_t>(native_handle_of(current_name(index))); });
   });
   m.def("release_current_thread_slot", &release_thread_slot);
   m.def("memory_stats", &memory_stats);

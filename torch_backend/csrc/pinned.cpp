@@ -36,7 +36,7 @@ class PinnedMemory final : public at::HostAllocator {
       const std::lock_guard lock(lock_);
       if (const auto found = find(data); found != blocks_.end()) block = found->second.bytes;
     }
-    if (block) translated([&] { block->record_stream(stream_named(stream)); });
+    if (block) translated([&] { block->record_stream(*NamedStream(stream)); });
     return block.has_value();
   }
   // What is not in use is in the cache of the device that has pinned it.

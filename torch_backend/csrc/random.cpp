@@ -29,7 +29,7 @@ at::Philox4_32 engine_for(const Chosen& chosen, c10::DeviceIndex index, int64_t 
   TORCH_CHECK(generator.device().type() == kType, "a generator of device ", generator.device(),
               " was given to a tensor of device heddle; make one with torch.Generator(\"heddle\")");
   auto* own = static_cast<Generator*>(generator.unsafeGetGeneratorImpl());
-  const Generator::Draw draw = own->take(current_stream_of(index).id(), static_cast<uint64_t>(numbers));
+  const Generator::Draw draw = own->take(current_stream_number(index), static_cast<uint64_t>(numbers));
   return at::Philox4_32(draw.seed, draw.sequence, draw.offset);
 }
 

@@ -48,7 +48,7 @@ class DeviceMemory final : public c10::DeviceAllocator {
   void recordStream(const c10::DataPtr& data, c10::Stream stream) override {
     if (data.get_deleter() != &drop) return;
     translated(
-        [&] { static_cast<const Memory*>(data.get_context())->bytes.record_stream(stream_named(stream)); });
+        [&] { static_cast<const Memory*>(data.get_context())->bytes.record_stream(*NamedStream(stream)); });
   }
   c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex index) override {
     const MemoryStats memory = translated([&] { return device_at(index).stats().memory; });

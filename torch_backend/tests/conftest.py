@@ -41,6 +41,7 @@ def pytest_collection_modifyitems(config, items):
         "test_on_cuda": ON_CUDA,
         "test_pinned_on_cuda": ON_CUDA,
         "test_shared_submissions": ON_THE_DOUBLE or ON_CUDA,
+        "test_two_devices": torch.heddle.device_count() > 1,
         "test_opinfo_later": torch.__version__ >= (2, 14),
     }
     share = config.getoption("--share")

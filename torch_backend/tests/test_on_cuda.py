@@ -8,9 +8,12 @@ a GPU's memory gets SIGSEGV.
 import copy
 import gc
 import io
+import os
+import subprocess
 import sys
 import types
 import weakref
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -433,3 +436,16 @@ def test_workers_of_a_data_loader_fork_beside_a_device_that_is_in_use():
         data, batch_size=8, num_workers=2, pin_memory=True, multiprocessing_context="fork"
     )
     assert sum(batch.to("heddle").sum().item() for (batch,) in loader) == sum(range(64))
+
+
+def test_tensors_go_between_two_gpus():
+    """Of the double, which makes a second one where the environment says so; on a machine with two, those."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", str(Path(__file__).with_name("test_two_devices.py"))],
+        env=os.environ | {"HEDDLE_CUDA_DOUBLE_DEVICES": "2", "HEDDLE_DEVICE": "cuda:1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stdout

@@ -8,11 +8,14 @@ import ctypes
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 
-WORK_UNDER_WAY = """import ctypes, os, threading
+import heddle
+
+HELD_PASSES = """import ctypes, os, threading
 import torch
 double = ctypes.CDLL(None)
 KERNEL_NEVER_ENDS = 7  # Fault of tests/metal_double/control.h
@@ -20,10 +23,6 @@ set_fault = double["_ZN6heddle12metal_double3setENS0_5FaultEb"]
 is_on = double["_ZN6heddle12metal_double5is_onENS0_5FaultE"]
 is_on.restype = ctypes.c_bool
 end_stuck_kernels = double["_ZN6heddle12metal_double17end_stuck_kernelsEv"]
-x = torch.ones(64, 64, device="heddle")
-x + 1  # compiled from here on
-torch.heddle.synchronize()
-other = torch.heddle.Stream()
 
 def end_the_pass(over):  # which may not have begun: the double ends those that run at the call
     while not over.wait(0.001):
@@ -40,6 +39,12 @@ def failure_of(wait):
     finally:
         over.set()
         thread.join()
+"""
+
+WORK_UNDER_WAY = """x = torch.ones(64, 64, device="heddle")
+x + 1  # compiled from here on
+torch.heddle.synchronize()
+other = torch.heddle.Stream()
 
 def waiting(wait):
     return lambda held, event: failure_of(lambda: wait(held, event))
@@ -106,16 +111,16 @@ os._exit(0)  # where a wait is missing, a pass is still held
 """
 
 
-def told_by(program):
+def told_by(program, *arguments):
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=300
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False, timeout=300
     )
-    return dict(line.split(": ") for line in done.stdout.splitlines()), done.stderr
+    return dict(line.split(": ", 1) for line in done.stdout.splitlines()), done.stderr
 
 
 @pytest.fixture(scope="module")
 def outcome():
-    return told_by(WORK_UNDER_WAY)
+    return told_by(HELD_PASSES + WORK_UNDER_WAY)
 
 
 def assert_told(outcome, name, expected):
@@ -156,6 +161,188 @@ def test_a_stream_goes_on_only_after_the_event_that_it_waits_for(wait, outcome):
 def test_recorded_memory_is_not_used_again_while_foreign_work_is_under_way(size, outcome):
     """Freed memory is used again at once, but not while the stream that was recorded is at work."""
     assert_told(outcome, f"record_stream of {size}", (True, False, True))
+
+
+# ---- leases
+
+LEASES = """import heddle
+heddle.Device.configure(exhaustion="fail")
+x = torch.ones(64, 64, device="heddle")
+x + 1
+torch.heddle.synchronize()
+
+def leased():
+    return heddle.Device().stats()["streams_leased"]
+
+def hold_all(places):
+    \"\"\"So many threads have streams of their own at once. The one with stream 1 keeps it.\"\"\"
+    numbers, all_hold, others_end = [], threading.Barrier(places + 1), threading.Event()
+    def body():
+        number = torch.heddle.current_stream().stream_id
+        numbers.append(number)
+        all_hold.wait(60)
+        if number == 1:
+            others_end.wait()
+    [threading.Thread(target=body).start() for _ in range(places)]
+    all_hold.wait(60)
+    return len(set(numbers))
+
+def wait_for_leases(count):
+    while leased() != count:  # a thread's ends just after a join
+        os.sched_yield()
+
+places = heddle.Device().streams - 1
+held = torch.heddle.Stream()
+set_fault(KERNEL_NEVER_ENDS, True)
+with held:
+    x + 1
+while is_on(KERNEL_NEVER_ENDS):
+    os.sched_yield()
+print("kept while it works", (leased(), hold_all(places - 1), held.query()), sep=": ", flush=True)
+wait_for_leases(1)
+print("given up where all are wanted", (hold_all(places), held.query()), sep=": ", flush=True)
+wait_for_leases(1)  # the one that the stream had
+event = held.record_event()
+with held:
+    follower = torch.heddle.current_stream().record_event()
+print("in order", (held.query(), event.query(), follower.query()), sep=": ", flush=True)
+print("its failure", failure_of(event.synchronize), sep=": ", flush=True)
+with held:
+    again = x + 2
+held.synchronize()
+print("used again", (again.sum().item(), held.query()), sep=": ", flush=True)
+os._exit(0)
+"""
+
+
+@pytest.fixture(scope="module")
+def leases():
+    return told_by(HELD_PASSES + LEASES)
+
+
+@pytest.mark.parametrize(
+    ("what", "expected"),
+    [
+        ("kept while it works", lambda places: (1, places - 1, False)),
+        ("given up where all are wanted", lambda places: (places, False)),
+        ("in order", lambda _: (False, False, False)),
+        ("its failure", lambda _: True),
+        ("used again", lambda _: (3.0 * 4096, True)),
+    ],
+)
+def test_a_stream_keeps_its_lease_while_it_works_and_its_order_without(what, expected, leases):
+    """One that torch.Stream made. It gives the lease up to a thread that would get none."""
+    assert_told(leases, what, expected(heddle.Device().streams - 1))
+
+
+# ---- a lost device
+
+LOST = """import sys
+import heddle.torch
+from collections import Counter
+sys.path.insert(0, sys.argv[1])
+from threads import Tally, run_threads
+COMMAND_BUFFER_OUT_OF_MEMORY, COMMAND_BUFFER_ERROR = 5, 6  # of Fault; each takes the next commit
+THREADS, TIMES = 8, 5
+x = torch.randn(THREADS, TIMES, 4, 6)
+there = x.to("heddle")
+net = torch.nn.Linear(6, 5).eval().requires_grad_(False)
+wanted = torch.stack([net(each).relu() for each in x.flatten(0, 1)]).view(THREADS, TIMES, 4, 5)
+compiled = heddle.torch.compile(net, torch.zeros(4, 6), coalesce=False)
+eager = torch.nn.Linear(6, 5).to("heddle").requires_grad_(False)
+eager.load_state_dict(net.state_dict())
+alone = [torch.Stream("heddle") for _ in range(THREADS)]
+shared = [torch.Stream("heddle") for _ in range(THREADS // 2)]
+told, right = Counter(), Tally()
+
+def streams_of(t):
+    return torch.heddle.current_stream(), alone[t], shared[t // 2]
+
+def calls(t):
+    for i in range(TIMES):
+        for stream in streams_of(t):
+            for module in (eager, compiled):
+                yield i, stream, module
+
+def once(t, i, stream, module):
+    with stream:
+        y = module(there[t, i]).relu()
+    stream.synchronize()
+    torch.testing.assert_close(y.cpu(), wanted[t, i], rtol=1e-4, atol=1e-4)
+    right.add()
+
+def failing(error):
+    assert ("Internal Error" in str(error)) != ("no memory" in str(error)), error
+    return type(error).__name__
+
+def each_fails_once(t):
+    with one_at_a_time:
+        for i, stream, module in calls(t):
+            set_fault((COMMAND_BUFFER_ERROR, COMMAND_BUFFER_OUT_OF_MEMORY)[i % 2], True)
+            try:
+                once(t, i, stream, module)
+            except RuntimeError as error:
+                told[failing(error)] += 1
+            once(t, i, stream, module)
+
+def until_right(t):
+    for call in calls(t):
+        for _ in range(100):
+            try:
+                once(t, *call)
+                break
+            except RuntimeError as error:
+                met.add(failing(error))
+    with one_at_a_time:
+        over.append(t)
+
+torch.heddle.synchronize()  # weights and inputs are there: what a lost stream was to write is lost
+one_at_a_time = threading.Lock()
+each_fails_once(0)  # the main thread's is the default stream
+print("one thread", (dict(told), right["done"]), sep=": ", flush=True)
+told.clear()
+run_threads(THREADS, each_fails_once)
+print("eight threads in turn", (dict(told), right["done"]), sep=": ", flush=True)
+met, over, faults = Tally(), [], 0
+def body(t):
+    global faults
+    if t < THREADS:
+        return until_right(t)
+    while len(over) < THREADS:
+        set_fault((COMMAND_BUFFER_ERROR, COMMAND_BUFFER_OUT_OF_MEMORY)[faults % 2], True)
+        while is_on(COMMAND_BUFFER_ERROR) or is_on(COMMAND_BUFFER_OUT_OF_MEMORY):
+            if len(over) == THREADS:
+                return
+            os.sched_yield()
+        faults += 1
+        before = right["done"]
+        while right["done"] < before + 5 and len(over) < THREADS:
+            os.sched_yield()
+run_threads(THREADS + 1, body)
+set_fault(COMMAND_BUFFER_ERROR, False)
+set_fault(COMMAND_BUFFER_OUT_OF_MEMORY, False)
+torch.heddle.synchronize()
+some = met["RuntimeError"] > 0 and met["OutOfMemoryError"] > 0
+print("eight threads at once", (some, right["done"]), sep=": ", flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def lost():
+    return told_by(HELD_PASSES + LOST, str(Path(__file__).parent))
+
+
+@pytest.mark.parametrize(
+    ("who", "expected"),
+    [
+        ("one thread", ({"RuntimeError": 18, "OutOfMemoryError": 12}, 30)),
+        ("eight threads in turn", ({"RuntimeError": 144, "OutOfMemoryError": 96}, 30 + 240)),
+        ("eight threads at once", (True, 30 + 2 * 240)),
+    ],
+)
+def test_calls_whose_stream_is_lost_say_so_and_the_next_ones_are_right(who, expected, lost):
+    """On threads' own streams, and on torch.Streams that one thread uses and that two threads use."""
+    assert_told(lost, who, expected)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.bool])
