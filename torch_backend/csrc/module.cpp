@@ -12,6 +12,7 @@
 #include "lowering.h"
 #include "process_end.h"
 #include "register.h"
+#include "seen_weights.h"
 #include "storage.h"
 #include "weight_casts.h"
 
@@ -54,6 +55,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   register_activities();
   register_operators();
   bind_lowering(m);
+  bind_seen_weights(m);
   bind_dlpack(m);
   m.def("before_exit", &before_exit);
   m.def("count_caller", &count_caller);

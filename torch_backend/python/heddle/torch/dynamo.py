@@ -2,8 +2,10 @@
 
 Dynamo passes parameters and buffers with every call. Here they are constants of the model, packed once, and a
 call looks whether one of them is another tensor, or was written to, since: then the model is built anew. What
-changes for the third time is passed with every call from then on. (Writing through ``.data`` in place
-leaves no trace that a program could see; assign to it, or write under ``torch.no_grad()``.)
+changes for the third time is passed with every call from then on. The look is one call into C++, however many
+weights there are (csrc/seen_weights.h). Writing in place through ``.data``, or through an array on the same
+memory, leaves no trace on a tensor of the CPU; assign to ``.data``, or write under ``torch.no_grad()``. The
+memory of the device counts its writes, so that those through ``.data`` are seen there.
 
 A number is an input of the model. Where the device refuses that and takes the same call with the number in
 the model, as it does where an extent follows from it, there is a model for each value from then on.
@@ -13,7 +15,6 @@ from __future__ import annotations
 
 import itertools
 import threading
-import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,23 +31,10 @@ CHANGES_OF_A_WEIGHT = 2  # a third makes it an input
 VALUES_OF_NUMBERS = 8  # models at a time, as many as dynamo makes graphs
 
 
-class Seen:
-    """A weight as it was when the model was built."""
-
-    def __init__(self, tensor: Tensor):
-        self._tensor = weakref.ref(tensor)
-        self._version = tensor._version
-        self._data = tensor.data_ptr()
-
-    def is_still(self, tensor: Tensor) -> bool:
-        is_same = self._tensor() is tensor
-        return is_same and self._version == tensor._version and self._data == tensor.data_ptr()
-
-
 @dataclass
 class Built:
     model: _C.CompiledModel | None  # None: every result is an argument, or known
-    weights: Mapping[int, Seen]
+    weights: _C.SeenWeights
     arguments: Sequence[int]
     outputs: Outputs
     last_use: int = 0
@@ -92,7 +80,7 @@ class GraphCall:
         self._graph_module = graph_module
         self._options = options
         self._changes = dict.fromkeys(weights, 0)
-        self._seen: dict[int, Seen] = {}  # weights as they were at the last build of any of the models
+        self._seen: dict[int, _C.SeenWeight] = {}  # as they were at the last build of any model
         self._models = Models((), {})  # replaced, never changed
         self._numbers: Sequence[int] = ()  # arguments that are numbers, and inputs where none is fixed
         self._uses = itertools.count(1)
@@ -116,7 +104,7 @@ class GraphCall:
                 self._models = Models(numbers, {}).with_one(given, built)
         return results
 
-    def _model_of(self, fixed: Sequence[int], given: Sequence[Any]) -> Built:
+    def _model_of(self, fixed: Sequence[int], given: tuple[Any, ...]) -> Built:
         built = self._models.of(fixed, given)
         if built is None or self._changed(built, given):
             built = self._build(fixed, given)
@@ -124,10 +112,10 @@ class GraphCall:
         return built
 
     @staticmethod
-    def _changed(built: Built, given: Sequence[Any]) -> bool:
-        return not all(seen.is_still(given[i]) for i, seen in built.weights.items())
+    def _changed(built: Built, given: tuple[Any, ...]) -> bool:
+        return not built.weights.are_still(given)
 
-    def _build(self, fixed: Sequence[int], given: Sequence[Any]) -> Built:
+    def _build(self, fixed: Sequence[int], given: tuple[Any, ...]) -> Built:
         with self._building:
             last = self._models.of(fixed, given)
             if last is not None and not self._changed(last, given):
@@ -140,12 +128,13 @@ class GraphCall:
                 if not fixed:
                     self._numbers = tuple(lowering.number_inputs)
             model = lowering.lowering.build(**self._options) if lowering.outputs.made else None
-            built = Built(model, copied, lowering.arguments, lowering.outputs, next(self._uses))
+            weights = _C.SeenWeights(copied)
+            built = Built(model, weights, lowering.arguments, lowering.outputs, next(self._uses))
             if self._models.fixed == fixed:
                 self._models = self._models.with_one(given, built)
             return built
 
-    def _see_weights(self, given: Sequence[Any]) -> dict[int, Seen]:
+    def _see_weights(self, given: Sequence[Any]) -> dict[int, _C.SeenWeight]:
         """Those that become constants. A write counts once, however many models are built anew for it."""
         constants = {}
         for i in self._changes:
@@ -153,7 +142,7 @@ class GraphCall:
                 continue
             if i not in self._seen or not self._seen[i].is_still(given[i]):
                 self._changes[i] += i in self._seen
-                self._seen[i] = Seen(given[i])
+                self._seen[i] = _C.SeenWeight(given[i])
             if self._changes[i] <= CHANGES_OF_A_WEIGHT:
                 constants[i] = self._seen[i]
         return constants
