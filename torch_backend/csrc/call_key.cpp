@@ -22,10 +22,11 @@ void append_tensor(CallKey& call, const at::Tensor& tensor) {
     key.push_back('-');
     return;
   }
-  const Form form = form_of(tensor);
-  // An extent of 1 lets a tensor lie both ways.
   const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
-  call.any_strided |= !impl.is_contiguous() || impl.is_strides_like_channels_last();
+  const bool by_rows = impl.is_contiguous();
+  const Form form = by_rows && impl.dim() > 0 ? Form::as_it_is : form_of(tensor);
+  // An extent of 1 lets a tensor lie both ways.
+  call.any_strided |= !by_rows || impl.is_strides_like_channels_last();
   const char said[] = {'T', static_cast<char>(tensor.scalar_type()), static_cast<char>(form),
                        static_cast<char>(tensor.unsafeGetTensorImpl()->is_wrapped_number()),
                        static_cast<char>(tensor.dim())};

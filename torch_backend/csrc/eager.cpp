@@ -336,8 +336,10 @@ bool resize_like(const at::Tensor& target, const at::Tensor& result) {
 
 }  // namespace
 
-void EagerKernel::set_key(CallKey& key, c10::ArrayRef<c10::IValue> arguments,
-                          c10::ArrayRef<at::Tensor> targets, Place on) const {
+std::vector<at::Tensor> EagerKernel::results_of(c10::ArrayRef<c10::IValue> arguments,
+                                                c10::ArrayRef<at::Tensor> targets, Place on,
+                                                bool may_turn) const {
+  thread_local CallKey key;
   key.clear();
   const Overload* self = &overload_;
   key.whole.append(reinterpret_cast<const char*>(&self), sizeof self);
@@ -345,10 +347,10 @@ void EagerKernel::set_key(CallKey& key, c10::ArrayRef<c10::IValue> arguments,
   append_arguments(key, numbers_, arguments, overload_.entry->numbers);
   check_overlap(overload_, targets, arguments, key.whole);
   key.end_kind();
-}
-
-std::vector<at::Tensor> EagerKernel::run_for(const CallKey& key, c10::ArrayRef<c10::IValue> arguments,
-                                             c10::ArrayRef<at::Tensor> targets, Place on) const {
+  if (key.any_strided && overload_.is_elementwise && may_turn) {
+    if (const std::optional<Axes> order = order_of_result(overload_, arguments, targets))
+      return results_in(*order, arguments, targets, on);
+  }
   try {
     return run(*compiled_of(key, overload_, arguments, on.device), overload_, arguments, targets, on.device,
                on.index);
@@ -359,17 +361,6 @@ std::vector<at::Tensor> EagerKernel::run_for(const CallKey& key, c10::ArrayRef<c
   }
 }
 
-std::vector<at::Tensor> EagerKernel::results_of(c10::ArrayRef<c10::IValue> arguments,
-                                                c10::ArrayRef<at::Tensor> targets, Place on) const {
-  thread_local CallKey key;
-  set_key(key, arguments, targets, on);
-  if (key.any_strided && overload_.is_elementwise) {
-    if (const std::optional<Axes> order = order_of_result(overload_, arguments, targets))
-      return results_in(*order, arguments, targets, on);
-  }
-  return run_for(key, arguments, targets, on);
-}
-
 std::vector<at::Tensor> EagerKernel::results_in(const Axes& order, c10::ArrayRef<c10::IValue> arguments,
                                                 c10::ArrayRef<at::Tensor> targets, Place on) const {
   const auto turned = [&](const at::Tensor& tensor) { return in_order(tensor, order); };
@@ -377,9 +368,7 @@ std::vector<at::Tensor> EagerKernel::results_in(const Axes& order, c10::ArrayRef
   for (const c10::IValue& each : arguments) its_arguments.push_back(mapped(each, turned));
   c10::SmallVector<at::Tensor, 2> its_targets;
   for (const at::Tensor& each : targets) its_targets.push_back(turned(each));
-  thread_local CallKey key;
-  set_key(key, its_arguments, its_targets, on);
-  std::vector<at::Tensor> results = run_for(key, its_arguments, its_targets, on);
+  std::vector<at::Tensor> results = results_of(its_arguments, its_targets, on, /*may_turn=*/false);
   for (const at::Tensor& each : results) undo_order(each, order);
   return results;
 }
@@ -406,8 +395,8 @@ void EagerKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet 
   const std::vector<at::Tensor> targets = targets_of(overload_, arguments);
   const Device& device = device_at(index);
   const Writes writes(targets);
-  std::vector<at::Tensor> results =
-      translated(overload_, [&] { return results_of(arguments, targets, {device, index}); });
+  std::vector<at::Tensor> results = translated(
+      overload_, [&] { return results_of(arguments, targets, {device, index}, /*may_turn=*/true); });
   const bool is_functional = overload_.kind == Overload::Kind::functional;
   const size_t wanted = is_functional ? schema.returns().size() : targets.size();
   const bool is_written = !is_functional && results.empty();

@@ -61,15 +61,11 @@ class EagerKernel final : public c10::OperatorKernel {
     const Device& device;
     c10::DeviceIndex index;
   };
-  // None where they are in the targets.
+  // None where they are in the targets. `may_turn`: results_in() may do it.
   std::vector<at::Tensor> results_of(c10::ArrayRef<c10::IValue> arguments, c10::ArrayRef<at::Tensor> targets,
-                                     Place on) const;
+                                     Place on, bool may_turn) const;
   std::vector<at::Tensor> results_in(const Axes& order, c10::ArrayRef<c10::IValue> arguments,
                                      c10::ArrayRef<at::Tensor> targets, Place on) const;
-  std::vector<at::Tensor> run_for(const CallKey& key, c10::ArrayRef<c10::IValue> arguments,
-                                  c10::ArrayRef<at::Tensor> targets, Place on) const;
-  void set_key(CallKey& key, c10::ArrayRef<c10::IValue> arguments, c10::ArrayRef<at::Tensor> targets,
-               Place on) const;
 
   const Overload overload_;
   const uint64_t numbers_;  // bits of the arguments of schema type Scalar
