@@ -1,11 +1,11 @@
 #include "activities.h"
 
 #include "device.h"
-#include "private_names.h"
 
-#if defined(HEDDLE_TORCH_HAS_PROFILERS)
+#if __has_include(<torch/csrc/profiler/standalone/privateuse1_profiler.h>)
 #include <libkineto.h>
 #include <output_base.h>
+#include <torch/csrc/profiler/standalone/privateuse1_profiler.h>
 
 #include <atomic>
 #include <chrono>
@@ -246,7 +246,8 @@ Activity::~Activity() {
 }
 
 void register_activities() {
-  PrivateUse1ProfilerRegistry::instance().registerFactory([] { return std::make_unique<Profiler>(); });
+  torch::profiler::impl::PrivateUse1ProfilerRegistry::instance().registerFactory(
+      [] { return std::make_unique<Profiler>(); });
 }
 
 }  // namespace heddle::torch_backend

@@ -1,6 +1,7 @@
-// private_names.h: what PyTorch's headers keep in namespaces for themselves (detail, impl) and this device uses.
-// Each was seen in 2.13.0, 2.14.1 and 2.15.0. A test keeps such names out of the other files; those of Python
-// are in python/heddle/torch/private_names.py.
+// private_names.h: what PyTorch's headers keep in namespaces for themselves (detail, impl).
+// Each was seen in 2.13.0, 2.14.1 and 2.15.0. A test keeps such names out of the other files, but for the
+// registry of profilers: its header wants Kineto's in front of it (activities.cpp). Those of Python are in
+// python/heddle/torch/private_names.py.
 #pragma once
 
 #include <ATen/EmptyTensor.h>
@@ -8,12 +9,6 @@
 #include <c10/core/GeneratorImpl.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
-
-// Some PyTorchs have no registry of profilers.
-#if __has_include(<torch/csrc/profiler/standalone/privateuse1_profiler.h>)
-#define HEDDLE_TORCH_HAS_PROFILERS 1
-#include <torch/csrc/profiler/standalone/privateuse1_profiler.h>
-#endif
 
 namespace heddle::torch_backend {
 
@@ -32,9 +27,5 @@ using c10::impl::DeviceGuardImplInterface;
 using c10::impl::ExcludeDispatchKeyGuard;
 
 using c10::detail::getNonDeterministicRandom;
-
-#if defined(HEDDLE_TORCH_HAS_PROFILERS)
-using torch::profiler::impl::PrivateUse1ProfilerRegistry;
-#endif
 
 }  // namespace heddle::torch_backend
