@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "device.h"
+#include "private_names.h"
 #include "weight_casts.h"
 
 namespace heddle::torch_backend {
@@ -58,7 +59,7 @@ struct WithWeights;
 template <class Made, class Input, class... Rest, Made (*op)(Input, Rest...)>
 struct WithWeights<Made(Input, Rest...), op> {
   static Made call(Input input, Rest... rest) {
-    const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastPrivateUse1);
+    const ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastPrivateUse1);
     const ScalarType type = at::autocast::get_autocast_dtype(kType);
     return (*op)(at::autocast::cached_cast(type, input, kType), weight_in(type, rest)...);
   }

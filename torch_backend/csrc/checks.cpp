@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "private_names.h"
 #include "process_end.h"
 
 namespace heddle::torch_backend {
@@ -203,8 +204,8 @@ void check_devices(const Overload& overload, c10::ArrayRef<c10::IValue> argument
     const bool allowed =
         (overload.cpu_scalars >> argument & 1) != 0 || tensor.unsafeGetTensorImpl()->is_wrapped_number();
     if (!allowed || tensor.dim() != 0 || !tensor.device().is_cpu()) {
-      c10::impl::common_device_check_failure(device, tensor, overload.op.schema().name().c_str(),
-                                             overload.op.schema().arguments()[argument].name().c_str());
+      common_device_check_failure(device, tensor, overload.op.schema().name().c_str(),
+                                  overload.op.schema().arguments()[argument].name().c_str());
     }
     TORCH_CHECK(++numbers == 1 || overload.entry->op == kTakesAnyNumber,
                 "Trying to pass too many CPU scalars to a kernel of device heddle");
@@ -215,8 +216,8 @@ void check_devices(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue>
                    c10::Device device) {
   for_each_tensor(arguments, [&](const at::Tensor& tensor, size_t argument) {
     if (tensor.device() == device || (tensor.dim() == 0 && tensor.device().is_cpu())) return;
-    c10::impl::common_device_check_failure(device, tensor, schema.name().c_str(),
-                                           schema.arguments()[argument].name().c_str());
+    common_device_check_failure(device, tensor, schema.name().c_str(),
+                                schema.arguments()[argument].name().c_str());
   });
 }
 

@@ -1,7 +1,6 @@
 // cpu_operators.cpp: the names, and one way to run them all.
 #include "cpu_operators.h"
 
-#include <ATen/EmptyTensor.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/op_registration/adaption.h>
 #include <ATen/ops/empty.h>
@@ -14,6 +13,7 @@
 #include "checks.h"
 #include "eager.h"
 #include "fallback.h"
+#include "private_names.h"
 #include "process_end.h"
 #include "storage.h"
 #include "unique.h"
@@ -273,8 +273,8 @@ class HostTensors {
 
   at::Tensor of(const at::Tensor& tensor, bool written) {
     if (!tensor.defined() || tensor.device() != device_) return tensor;
-    auto made = at::detail::make_tensor<c10::TensorImpl>(
-        storage_of(tensor.storage(), written), c10::DispatchKeySet(c10::DispatchKey::CPU), tensor.dtype());
+    auto made = make_tensor<c10::TensorImpl>(storage_of(tensor.storage(), written),
+                                             c10::DispatchKeySet(c10::DispatchKey::CPU), tensor.dtype());
     auto* impl = made.unsafeGetTensorImpl();
     impl->set_storage_offset(tensor.storage_offset());
     impl->set_sizes_and_strides(tensor.sizes(), tensor.strides());

@@ -1,7 +1,6 @@
 #include "dlpack.h"
 
 #include <ATen/DLConvertor.h>
-#include <ATen/EmptyTensor.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/util/strides.h>
 
@@ -11,6 +10,7 @@
 #include <mutex>
 #include <vector>
 
+#include "private_names.h"
 #include "process_end.h"
 #include "storage.h"
 
@@ -170,7 +170,7 @@ at::Tensor from_dlpack(const py::capsule& capsule, c10::DeviceIndex index) {
   const c10::DimVector strides = given.strides == nullptr
                                      ? c10::contiguous_strides(sizes)
                                      : c10::DimVector(given.strides, given.strides + given.ndim);
-  const size_t bytes = at::detail::computeStorageNbytes(sizes, strides, c10::elementSize(type));
+  const size_t bytes = computeStorageNbytes(sizes, strides, c10::elementSize(type));
   const at::Tensor lent = translated([&] {
     const FreeGil without_gil;
     void* const data = static_cast<std::byte*>(given.data) + given.byte_offset;

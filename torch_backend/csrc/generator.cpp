@@ -1,5 +1,6 @@
 // generator.cpp: seeds, offsets and their serialised form.
 #include "generator.h"
+#include "private_names.h"
 
 #include <ATen/ops/empty.h>
 
@@ -29,7 +30,7 @@ uint64_t Generator::current_seed() const {
 }
 
 uint64_t Generator::seed() {
-  const uint64_t chosen = c10::detail::getNonDeterministicRandom();
+  const uint64_t chosen = getNonDeterministicRandom();
   set_current_seed(chosen);
   return chosen;
 }

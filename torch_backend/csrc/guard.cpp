@@ -1,7 +1,6 @@
 // guard.cpp: PyTorch's device guard, hooks and generator for device "heddle": devices, streams and events.
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <c10/core/CachingDeviceAllocator.h>
-#include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/csrc/Event.h>
 
 #include <utility>
@@ -10,6 +9,7 @@
 #include "generator.h"
 #include "hooks.h"
 #include "pinned.h"
+#include "private_names.h"
 #include "storage.h"
 
 namespace heddle::torch_backend {
@@ -21,7 +21,7 @@ const Event& event_of(void* event) {
   return event == nullptr ? never : *static_cast<const Event*>(event);
 }
 
-struct Guard final : c10::impl::DeviceGuardImplInterface {
+struct Guard final : DeviceGuardImplInterface {
   c10::DeviceType type() const override { return kType; }
   c10::Device exchangeDevice(c10::Device device) const override {
     return {kType, exchange_device(device.index())};

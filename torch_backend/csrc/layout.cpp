@@ -1,11 +1,12 @@
 // layout.cpp: TensorIterator, asked for strides alone.
 #include "layout.h"
 
-#include <ATen/EmptyTensor.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorIterator.h>
 
 #include <algorithm>
+
+#include "private_names.h"
 
 namespace heddle::torch_backend {
 namespace {
@@ -37,8 +38,7 @@ class ResultOnMeta final : public at::TensorIteratorBase {
 
   void set_output_raw_strided(int64_t output, at::IntArrayRef sizes, at::IntArrayRef strides,
                               at::TensorOptions options) override {
-    result = strides.empty() ? at::detail::empty_meta(sizes, options)
-                             : at::detail::empty_strided_meta(sizes, strides, options);
+    result = strides.empty() ? empty_meta(sizes, options) : empty_strided_meta(sizes, strides, options);
     at::TensorIteratorBase::set_output_raw_strided(output, sizes, strides, options);
   }
   const at::Tensor& maybe_get_output(int64_t /*output*/) override { return result; }
@@ -97,7 +97,7 @@ at::Tensor in_order(const at::Tensor& tensor, c10::IntArrayRef order) {
     sizes.push_back(axis < lacking ? 1 : tensor.size(axis - lacking));
     strides.push_back(axis < lacking ? 1 : tensor.stride(axis - lacking));
   }
-  auto view = at::detail::make_tensor<c10::TensorImpl>(
+  auto view = make_tensor<c10::TensorImpl>(
       c10::Storage(tensor.storage()), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), tensor.dtype());
   view.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides, tensor.storage_offset());
   return view;

@@ -1,5 +1,4 @@
 // memory.cpp: making, viewing, resizing and copying tensors: operators that compute nothing.
-#include <ATen/EmptyTensor.h>
 #include <ATen/InferSize.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>
@@ -24,6 +23,7 @@
 #include "activities.h"
 #include "eager.h"
 #include "pinned.h"
+#include "private_names.h"
 #include "process_end.h"
 #include "storage.h"
 
@@ -72,9 +72,8 @@ at::Tensor empty_memory_format(at::IntArrayRef sizes, std::optional<c10::ScalarT
                                std::optional<bool> /*pinned*/, std::optional<c10::MemoryFormat> format) {
   const OnDevice on(index_or_current(device));
   check_type(type_or_default(type));
-  return at::detail::empty_generic(sizes, c10::GetAllocator(kType),
-                                   c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), type_or_default(type),
-                                   format);
+  return empty_generic(sizes, c10::GetAllocator(kType), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+                       type_or_default(type), format);
 }
 
 at::Tensor empty_strided(at::IntArrayRef sizes, at::IntArrayRef strides, std::optional<c10::ScalarType> type,
@@ -82,9 +81,8 @@ at::Tensor empty_strided(at::IntArrayRef sizes, at::IntArrayRef strides, std::op
                          std::optional<bool> /*pinned*/) {
   const OnDevice on(index_or_current(device));
   check_type(type_or_default(type));
-  return at::detail::empty_strided_generic(sizes, strides, c10::GetAllocator(kType),
-                                           c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
-                                           type_or_default(type));
+  return empty_strided_generic(sizes, strides, c10::GetAllocator(kType),
+                               c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), type_or_default(type));
 }
 
 // ---- copies
@@ -212,8 +210,8 @@ const at::Tensor& resize_(const at::Tensor& self, at::IntArrayRef sizes,
   auto* impl = self.unsafeGetTensorImpl();
   if (self.sizes() != sizes) {  // else its strides stay, too
     impl->set_sizes_contiguous(sizes);
-    const size_t bytes = at::detail::computeStorageNbytesContiguous(
-        sizes, self.dtype().itemsize(), static_cast<size_t>(self.storage_offset()));
+    const size_t bytes = computeStorageNbytesContiguous(sizes, self.dtype().itemsize(),
+                                                        static_cast<size_t>(self.storage_offset()));
     if (bytes > self.storage().nbytes()) resize_storage(self.storage(), bytes);
   }
   if (format) impl->empty_tensor_restride(*format);
@@ -224,11 +222,10 @@ at::Tensor& set_storage(at::Tensor& self, at::Storage source, int64_t offset, at
                         at::IntArrayRef strides) {
   at::native::checkSetStorage(self, source, offset, sizes, strides);
   self.unsafeGetTensorImpl()->set_storage_offset(offset);
-  const size_t bytes = strides.empty() && !sizes.empty()
-                           ? at::detail::computeStorageNbytesContiguous(sizes, self.dtype().itemsize(),
-                                                                        static_cast<size_t>(offset))
-                           : at::detail::computeStorageNbytes(sizes, strides, self.dtype().itemsize(),
-                                                              static_cast<size_t>(offset));
+  const size_t bytes =
+      strides.empty() && !sizes.empty()
+          ? computeStorageNbytesContiguous(sizes, self.dtype().itemsize(), static_cast<size_t>(offset))
+          : computeStorageNbytes(sizes, strides, self.dtype().itemsize(), static_cast<size_t>(offset));
   if (bytes > self.storage().nbytes()) resize_storage(self.storage(), bytes);
   if (strides.empty()) {
     self.unsafeGetTensorImpl()->set_sizes_contiguous(sizes);

@@ -1,7 +1,6 @@
 // storage.cpp: memory for PyTorch's tensors, and the two ways across.
 #include "storage.h"
 
-#include <ATen/EmptyTensor.h>
 #include <ATen/core/Tensor.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/CachingDeviceAllocator.h>
@@ -9,6 +8,7 @@
 
 #include <algorithm>
 
+#include "private_names.h"
 #include "process_end.h"
 
 namespace heddle::torch_backend {
@@ -160,9 +160,9 @@ at::Tensor to_torch(Tensor tensor, c10::DeviceIndex index) {
   const auto bytes = static_cast<size_t>(tensor.elements()) * size_of(tensor.dtype());
   c10::Storage storage(c10::Storage::use_byte_size_t(), bytes, data_of(std::move(tensor), index),
                        &device_memory, /*resizable=*/true);
-  auto made = at::detail::make_tensor<c10::TensorImpl>(std::move(storage),
-                                                       c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
-                                                       c10::scalarTypeToTypeMeta(type));
+  auto made =
+      make_tensor<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+                                   c10::scalarTypeToTypeMeta(type));
   made.unsafeGetTensorImpl()->set_sizes_contiguous(shape);
   return made;
 }

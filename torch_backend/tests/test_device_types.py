@@ -17,6 +17,7 @@ MOST = 2  # samples
 IN_SCOPE = {case.name for case in opinfo_cases.read_scope() if case.dtype is torch.float32}
 LEFT_OUT = opinfo_cases.UNINITIALISED | opinfo_cases.DRAWN | {
     "nn.functional.batch_norm",  # its first samples train, which is refused by name
+    "linalg.pinv",  # one variant is too slow for PyTorch's own runs
 }  # fmt: skip
 
 
@@ -47,7 +48,18 @@ class TestCommon(TestCase):
 instantiate_device_type_tests(TestCommon, globals(), only_for=("privateuse1",))
 
 
+def names_of_tests():
+    return [name for name in dir(globals()["TestCommonPRIVATEUSE1"]) if name.startswith("test_")]
+
+
+for name in names_of_tests():  # an OpInfo says of some that they are no tests for it
+    of_device = globals()["TestCommonPRIVATEUSE1"]
+    if getattr(getattr(of_device, name), "__unittest_skip__", False):
+        delattr(of_device, name)
+del of_device  # or pytest takes it for another class of tests
+
+
 def test_each_operator_in_scope_has_a_test_of_this_device():
-    names = [name for name in dir(globals()["TestCommonPRIVATEUSE1"]) if name.startswith("test_")]
+    names = names_of_tests()
     assert sum("_heddle_float32" in name for name in names) >= 520
     assert sum("_heddle_int64" in name for name in names) >= 240

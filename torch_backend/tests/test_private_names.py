@@ -1,6 +1,7 @@
 """Private names of PyTorch are in private_names.py alone, and are there in the versions that it says."""
 
 import ast
+import re
 from pathlib import Path
 
 import heddle.torch
@@ -93,6 +94,18 @@ def test_a_name_is_there_in_the_versions_that_it_was_seen_in(name):
     assert set(seen) <= set(private_names.SEEN)
     if torch.__version__.split("+")[0] in seen:
         assert private_names.find(name) is not None
+
+
+SOURCES = Path(__file__).parents[1] / "csrc"
+PRIVATE_IN_CPP = re.compile(r"\b(?:at|c10|torch)(?:::\w+)*::(?:detail|impl|internal)::\w+")
+
+
+def test_names_that_cpp_headers_keep_for_themselves_are_in_one_header():
+    sources = [path for path in SOURCES.glob("**/*") if path.suffix in (".h", ".cpp")]
+    found = {path.name: PRIVATE_IN_CPP.findall(path.read_text(encoding="utf-8")) for path in sources}
+    assert len(found.pop("private_names.h")) >= 10
+    assert found.pop("activities.cpp") == ["torch::profiler::impl::PrivateUse1ProfilerRegistry"]
+    assert {name: names for name, names in found.items() if names} == {}
 
 
 def asked_for(source: str) -> set[str]:
