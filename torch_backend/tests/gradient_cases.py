@@ -17,6 +17,7 @@ from typing import Any
 from unittest import mock
 
 import opinfo_cases
+import opinfo_comparison
 import torch
 from torch.testing import assert_close
 from torch.utils import _pytree
@@ -119,7 +120,7 @@ def _difference(actual: list, expected: list, exact: list | None) -> str:
             assert_close(a.cpu(), e, equal_nan=True, check_stride=False)
         except AssertionError as error:
             near = exact is not None and a.shape == e.shape
-            if not near or not opinfo_cases._no_farther(a.cpu(), e, exact[i]):
+            if not near or not opinfo_comparison.no_farther(a.cpu(), e, exact[i]):
                 return f"gradient {i}: " + " ".join(str(error).split())
     return ""
 

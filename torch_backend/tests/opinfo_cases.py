@@ -19,13 +19,12 @@ from typing import Any
 from unittest import mock
 
 import torch
+from opinfo_comparison import BY_THE_LARGEST, difference_of, real, tolerances_of
 from opinfo_strides import lie_otherwise
-from torch.testing import assert_close
 from torch.testing._internal import common_utils
-from torch.testing._internal.common_device_type import toleranceOverride
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo import core
-from torch.testing._internal.opinfo.core import DecorateInfo, OpInfo, SampleInput
+from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 from torch.utils import _pytree
 
 # They look through the whole stack for a unittest.TestCase, which takes longer than a case's samples do.
@@ -206,67 +205,6 @@ def _copied(tree: Any) -> Any:
 # ---- comparing
 
 
-def _tolerances(info: OpInfo, dtype: torch.dtype) -> dict[str, float]:
-    """The OpInfo's own for all devices, else assert_close's."""
-    for given in info.decorators:
-        if (
-            isinstance(given, DecorateInfo)
-            and given.cls_name in (None, "TestCommon")
-            and given.device_type is None
-        ):
-            for decorator in given.decorators:
-                if isinstance(decorator, toleranceOverride) and dtype in decorator.d:
-                    tolerance = decorator.d[dtype]
-                    return {"atol": tolerance.atol, "rtol": tolerance.rtol}
-    return {}
-
-
-def _real(x: torch.Tensor) -> torch.Tensor:
-    return torch.view_as_real(x.resolve_conj()) if x.is_complex() else x
-
-
-def _no_farther(actual: torch.Tensor, expected: torch.Tensor, exact: torch.Tensor) -> bool:
-    """Within twice the CPU's own error, and an ulp of the largest value."""
-    exact, a, e = (_real(each).double() for each in (exact, actual, expected))
-    for kind in (torch.isnan, torch.isposinf, torch.isneginf):
-        if not torch.equal(kind(a), kind(e)):
-            return False
-    finite = a.isfinite()
-    if not finite.any():
-        return True
-    scale = float(exact[finite].abs().nan_to_num().max())
-    error = float((a - exact)[finite].abs().nan_to_num(float("inf")).max())
-    allowed = 2 * float((e - exact)[finite].abs().nan_to_num(0.0).max())
-    return error <= allowed + torch.finfo(actual.dtype).eps * scale
-
-
-def _difference(actual: Any, expected: Any, exact: Any, tolerances: dict[str, float], device: str) -> str:
-    """ "" when they agree. `exact`: the same in f64."""
-    got, got_spec = _pytree.tree_flatten(actual)
-    want, want_spec = _pytree.tree_flatten(expected)
-    if got_spec != want_spec:
-        return f"results are nested as {got_spec}, not {want_spec}"
-    wide = _pytree.tree_leaves(exact) if exact is not None else [None] * len(want)
-    for i, (a, e, x) in enumerate(zip(got, want, wide, strict=True)):
-        if not isinstance(e, torch.Tensor):
-            if a != e and not (a != a and e != e):
-                return f"result {i} is {a!r}, not {e!r}"
-            continue
-        if a.device.type != torch.device(device).type:
-            return f"result {i} is on {a.device}"
-        try:
-            assert_close(a.cpu(), e, equal_nan=True, check_stride=False, **tolerances)
-        except AssertionError as error:
-            if (
-                x is None
-                or not (e.dtype.is_floating_point or e.dtype.is_complex)
-                or a.shape != e.shape
-                or not _no_farther(a.cpu(), e, x)
-            ):
-                return f"result {i}: " + " ".join(str(error).split())
-    return ""
-
-
 def _exactly(info: OpInfo, sample: tuple[Any, Any, Any]) -> Any:
     """The result in f64 or complex128, or None where the CPU has none."""
 
@@ -288,7 +226,7 @@ def _is_random(info: OpInfo, sample: tuple[Any, Any, Any], expected: Any) -> boo
     with mock.patch("torch.manual_seed"):  # some OpInfos seed themselves
         again = info.op(x, *args, **kwargs)
     pairs = zip(_tensors(again), _tensors(expected), strict=True)
-    return any(not torch.equal(_real(a).nan_to_num(), _real(e).nan_to_num()) for a, e in pairs)
+    return any(not torch.equal(real(a).nan_to_num(), real(e).nan_to_num()) for a, e in pairs)
 
 
 def _meta(tree: Any) -> list[Any]:
@@ -382,10 +320,11 @@ def _found_different(info: OpInfo, case: Case, sample: Any, expected: Any, actua
         expected, actual = (
             x.take_along_dim(index.cpu(), dim).to(index.device) for index in (expected, actual)
         )
-    tolerances = _tolerances(info, case.dtype)
-    difference = _difference(actual, expected, None, tolerances, device)
+    tolerances = tolerances_of(info, case.dtype)
+    difference = difference_of(actual, expected, None, tolerances, device)
     if difference and case.dtype in WIDER:
-        difference = _difference(actual, expected, _exactly(info, sample), tolerances, device)
+        exact = _exactly(info, sample)
+        difference = difference_of(actual, expected, exact, tolerances, device, case.name in BY_THE_LARGEST)
     return difference
 
 

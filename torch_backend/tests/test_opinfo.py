@@ -4,6 +4,7 @@ from unittest import mock
 
 import heddle.torch
 import opinfo_cases
+import opinfo_comparison
 import opinfo_coverage
 import pytest
 import torch
@@ -25,6 +26,36 @@ def test_samples_agree_with_the_cpu(case, device):
         f"{outcome.ran} samples ran, {ran} did before: {sorted(outcome.refusals)}"
     )
     assert outcome.refused <= refused, sorted(outcome.refusals)
+
+
+@pytest.mark.parametrize("dtype", opinfo_comparison.SIXTEEN_BITS, ids=str)
+def test_a_wrong_small_element_is_noticed_beside_a_large_one(dtype):
+    exact = torch.tensor([1000.3, 0.0123, 3.0, float("inf"), float("nan")], dtype=torch.float64)
+    right = exact.to(dtype)
+    expected = right.clone()
+    expected[0] = 1080  # the CPU's own error, which is out of all tolerances
+
+    def is_taken(actual, **by):
+        return opinfo_comparison.difference_of(actual, expected, exact, {}, "cpu", **by) == ""
+
+    assert is_taken(right)
+    neighbours = torch.nextafter(right, torch.zeros(()).to(dtype).expand(5))
+    assert is_taken(torch.where(right.isfinite(), neighbours, right))
+    for i, wrong in ((1, 0.02), (1, 0.0), (1, float("nan")), (2, 3.2), (2, -3.0), (0, 700.0), (3, 7.0)):
+        actual = right.clone()
+        actual[i] = wrong
+        assert not is_taken(actual), (i, wrong)
+    small = right.clone()
+    small[1] = 0.02
+    assert opinfo_comparison.no_farther(small, expected, exact)  # by the maxima it would do
+    assert is_taken(small, by_the_largest=True)
+    assert not is_taken(torch.where(right == right[0], 700.0, right).to(dtype), by_the_largest=True)
+
+
+def test_what_is_measured_by_the_largest_value_is_an_operator_with_a_reason():
+    assert all(opinfo_comparison.BY_THE_LARGEST.values())
+    if opinfo_cases.IN_SCOPE:
+        assert opinfo_comparison.BY_THE_LARGEST.keys() <= opinfo_cases.op_infos().keys()
 
 
 @pytest.mark.parametrize("name", ["new_ones", "new_full", "full_like"])
