@@ -11,6 +11,8 @@ APART = ("--numprocesses", str(os.cpu_count() or 2), "--dist", "worksteal")
 
 # Tests of threads, which want the machine for themselves. The others run beside each other.
 OF_THREADS = ("batching", "exclusive", "no_shared_lock", "on_the_double", "shared_submissions", "threads")
+# Minutes each: `make test-long` runs them.
+SLOW = "slow_models"
 
 ON_METAL = ("on_the_double", "shared_submissions", "threads", "scripted", "overloads", "exclusive",
             "generate", "predecessor", "cpu_operators", "sorted_places", "two_devices")  # fmt: skip
@@ -43,7 +45,7 @@ SIM_SHARE = 24
 # With other PyTorchs than .venv's.
 ON_OTHER_VERSIONS = ("threads", "api", "modules", "generate", "real_models", "dynamo", "in_place", "exit",
                      "refused_values", "error_inputs", "opinfo_later", "denominator", "overloads",
-                     "cpu_operators", "private_names")  # fmt: skip
+                     "cpu_operators", "private_names", "changed_weights", "strides")  # fmt: skip
 
 
 def tests(*names: str) -> list[str]:

@@ -19,7 +19,8 @@ def torch_stage(log: Log) -> Count:
     if not install_packages(log):
         return Count(0, 1)
     of_threads = torch_choice.tests(*torch_choice.OF_THREADS)
-    others = [name for name in torch_choice.tests("*") if name not in of_threads]
+    elsewhere = of_threads + torch_choice.tests(torch_choice.SLOW)
+    others = [name for name in torch_choice.tests("*") if name not in elsewhere]
     count = run_pytest(log, *others, *APART)
     count += run_pytest(log, *of_threads)
     count += torch_on_sim(log, torch_choice.SIM_SHARE)
@@ -74,7 +75,7 @@ def torch_whole_stage(log: Log) -> Count:
         return Count(0, 1)
     on_metal = torch_choice.share(torch_choice.ON_METAL_SHARED, of=1)
     on_cuda = [*torch_choice.share(torch_choice.WHOLE_ON_CUDA, of=1), *torch_choice.LEFT_OUT_OF_WHOLE]
-    count = Count()
+    count = run_pytest(log, *torch_choice.tests(torch_choice.SLOW))
     for mac in torch_choice.METAL_MACS:
         count += run_pytest(log, *on_metal, launcher=torch_choice.on_the_double(mac))
     count += torch_on_sim(log, of=1)

@@ -37,6 +37,15 @@ at::Tensor lying(const at::Tensor& result, const ResultOrder& order) {
 }  // namespace
 
 std::vector<at::Tensor> CompiledModel::operator()(const std::vector<at::Tensor>& inputs) const {
+  try {
+    return answer(inputs);
+  } catch (const Error& error) {
+    note_lost_streams(error);
+    throw;
+  }
+}
+
+std::vector<at::Tensor> CompiledModel::answer(const std::vector<at::Tensor>& inputs) const {
   std::optional<c10::DeviceIndex> index;  // of device "heddle", where the inputs are on it
   for (const at::Tensor& input : inputs) {
     if (!input.is_cpu()) index = input.device().index();

@@ -28,6 +28,8 @@ class CompiledModel {
   const Model& model() const { return model_; }
 
  private:
+  std::vector<at::Tensor> answer(const std::vector<at::Tensor>& inputs) const;
+
   Model model_;
   std::vector<ResultOrder> orders_;  // of each result
   bool coalesces_;

@@ -219,7 +219,9 @@ NamedStream::Entered::~Entered() {
 NamedStream::NamedStream(const c10::Stream& name) : entered_(index_of(name.device()), name.id()) {
   const auto& [index, number] = entered_;
   if (number == 0) {
-    stream_ = default_stream(device_at(index));
+    // A thread that calls on it goes on with the one that has failed until it was told.
+    const std::optional<Choice>& own = mine().own.at(slot(index));
+    stream_ = own && own->number == 0 ? *own->stream : default_stream(device_at(index));
   } else if (StreamNames::is_made(number)) {
     stream_ = stream_names().stream_of({index, number});
   } else if (current_stream_number(index) == number) {
@@ -266,7 +268,10 @@ c10::Stream exchange_stream(const c10::Stream& stream) {
   }
   const std::optional<Choice>& own = choice.own[slot(index)];
   // Back to what it calls on by itself: the lease may be given back again.
-  if ((own && own->number == stream.id()) || choice.has_lost(index, stream.id())) {
+  const bool was_own =
+      choice.has_lost(index, stream.id()) &&
+      !stream_names().has_stream({index, stream.id()});  // else it is another thread's by now
+  if ((own && own->number == stream.id()) || was_own) {
     choice.choose(choice.set, index, std::nullopt);
     return former;
   }
@@ -315,17 +320,22 @@ std::string message_of(const Error& error) {
                          std::to_string(index - INT64_MAX - 1));
 }
 
+void note_lost_streams(const Error& error) {
+  const bool is_lost = error.code() == ErrorCode::device_lost;
+  if (!is_lost && error.code() != ErrorCode::exhausted) return;
+  for (size_t i = 0; i < kDevices && is_lost; ++i) mine().lose(static_cast<c10::DeviceIndex>(i));
+  mine().replace_failed();  // on Metal it may have been a stream's own work that had no memory
+}
+
 void raise_torch(const Error& error) {
   stay_out_of_exit();  // closing the devices at exit ends waits
+  note_lost_streams(error);
   switch (error.code()) {
     case ErrorCode::device_lost:
-      for (size_t i = 0; i < kDevices; ++i) mine().lose(static_cast<c10::DeviceIndex>(i));
-      mine().replace_failed();
       TORCH_CHECK(false, error.what());
     case ErrorCode::unsupported:
       TORCH_CHECK_NOT_IMPLEMENTED(false, error.what());
     case ErrorCode::exhausted:
-      mine().replace_failed();  // on Metal it may have been a stream's own work that had no memory
       TORCH_CHECK_WITH(OutOfMemoryError, false, error.what());
     default:
       TORCH_CHECK(false, message_of(error));

@@ -60,6 +60,8 @@ void synchronize_device(c10::DeviceIndex index);
 void* native_handle_of(const c10::Stream& name);  // that keeps its lease from here on
 void release_thread_slot(c10::DeviceIndex index);
 
+// The calling thread's next calls get other streams in the place of those that have failed.
+void note_lost_streams(const Error& error);
 // Runs f; what Heddle throws becomes PyTorch's exception for it: NotImplementedError for unsupported,
 // OutOfMemoryError for exhausted memory, else RuntimeError with Heddle's message.
 template <class F>

@@ -8,7 +8,10 @@ namespace py = pybind11;
 
 namespace heddle::torch_backend {
 
-SeenWeight::SeenWeight(const at::Tensor& weight) : tensor_(weight.getIntrusivePtr()), state_(of(weight)) {}
+SeenWeight::SeenWeight(const at::Tensor& weight)
+    : tensor_(weight.getIntrusivePtr()),
+      storage_(weight.storage().getWeakStorageImpl()),
+      state_(of(weight)) {}
 
 SeenWeight::State SeenWeight::of(const at::Tensor& weight) {
   const Memory* const memory = memory_of(weight.storage());
@@ -17,7 +20,8 @@ SeenWeight::State SeenWeight::of(const at::Tensor& weight) {
 }
 
 bool SeenWeight::is_still(const at::Tensor& weight) const {
-  return tensor_._unsafe_get_target() == weight.unsafeGetTensorImpl() && state_ == of(weight);
+  return tensor_._unsafe_get_target() == weight.unsafeGetTensorImpl() &&
+         storage_._unsafe_get_target() == weight.storage().unsafeGetStorageImpl() && state_ == of(weight);
 }
 
 bool SeenWeights::are_still(const py::tuple& arguments) const {

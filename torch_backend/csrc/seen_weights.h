@@ -1,9 +1,10 @@
 // seen_weights.h: weights as they were when a model was built with them as constants.
 //
-//   What       A weight is still the one that was seen while it is the same tensor, with the same version and
-//              the same memory, and no write was given to the device for that memory by whatever tensor
+//   What       A weight is still the one that was seen while it is the same tensor, with the same version,
+//              storage and address, and no write was given to the device for that memory by whatever tensor
 //              (`.data` has a version of its own in PyTorch).
-//   Lifetime   A seen weight does not keep its tensor's memory, and no later tensor is taken for it.
+//   Lifetime   A seen weight does not keep its tensor's memory, and no later tensor or storage is taken for
+//              it. PyTorch swaps no tensors that others know of (torch.utils.swap_tensors refuses this one).
 //   Threads    Any, holding the GIL.
 #pragma once
 
@@ -32,6 +33,7 @@ class SeenWeight {
   static State of(const at::Tensor& weight);
 
   c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> tensor_;
+  c10::weak_intrusive_ptr<c10::StorageImpl> storage_;
   State state_;
 };
 

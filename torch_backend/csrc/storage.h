@@ -45,9 +45,14 @@ struct WeightCast {
 struct Memory {
   explicit Memory(Tensor its) : bytes(std::move(its)) {}
   const Tensor bytes;
-  std::atomic<uint64_t> writes{0};  // that the device was given; counted after each
+  // That the device was given; counted after each. No two memories have a count in common, so that none is
+  // taken for another one that had its address.
+  std::atomic<uint64_t> writes{memories.fetch_add(uint64_t{1} << 32, std::memory_order_relaxed)};
   std::mutex lock;
   std::vector<WeightCast> casts;  // guarded by `lock`
+
+ private:
+  static inline constinit std::atomic<uint64_t> memories{0};
 };
 Memory* memory_of(
     const c10::Storage& storage);  // null: laid around an address by PyTorch, or not this device's

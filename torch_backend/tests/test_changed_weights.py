@@ -87,6 +87,9 @@ CHANGES = {
     "by an optimizer": lambda linear: by_optimizer(linear.weight),
     "another parameter": lambda linear: setattr(linear, "weight", nn.Parameter(linear.weight * 2)),
     "other data": lambda linear: setattr(linear.weight, "data", linear.weight.data * 2),
+    # The second lies where the first did, if nothing else took that memory.
+    "other data twice": lambda linear: [setattr(linear.weight, "data", linear.weight.data * 2) for _ in "ab"],
+    "half and back": lambda linear: linear.half().float(),
     "the same data, transposed": lambda linear: setattr(linear.weight, "data", linear.weight.data.t()),
     "set_": lambda linear: linear.weight.set_(linear.weight.detach() * 2),
     "loaded": lambda linear: linear.load_state_dict({"weight": NEW, "bias": NEW[0]}),
