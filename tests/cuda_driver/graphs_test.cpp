@@ -348,25 +348,34 @@ TEST_CASE("places that go from thread to thread keep one graph each, and every a
   CHECK(calls_of(Call::kGraphLaunch) >= kWorkers * (kRuns - 2));
 }
 
+// Of four rows each, and what they are answered.
+struct Questions {
+  std::vector<Place> places;
+  std::vector<ir::Tensor> wanted;
+};
+Questions questions_of(device::Device& device, const device::Program& program, uint32_t count) {
+  Questions made;
+  for (uint32_t i = 0; i < count; ++i) {
+    const ir::Tensor x = rows_of(4, i);
+    made.places.push_back(place_of(device, program, {x}));
+    made.wanted.push_back(launched_directly(x));
+  }
+  return made;
+}
+
 TEST_CASE("more addresses than there is room for: all right, and building stays rare") {
   const auto probe = device_with_graphs();
   const uint64_t each = Graphs::bytes_of(static_cast<size_t>(launches_of(layers(*probe, 4))));
   const auto device = device_with_graphs(2 * each);
   const auto program = layers(*device, 4);
   Session session(*device);
-  std::vector<Place> places;
-  std::vector<ir::Tensor> wanted;
-  for (uint32_t i = 0; i < 5; ++i) {
-    const ir::Tensor x = rows_of(4, i);
-    places.push_back(place_of(*device, *program, {x}));
-    wanted.push_back(launched_directly(x));
-  }
+  const Questions asked = questions_of(*device, *program, 5);
   cuda_double::forget_faults();
   const int live = cuda_double::live_graphs();
   constexpr int kRounds = 40;
   for (int round = 0; round < kRounds; ++round) {
-    for (size_t i = 0; i < places.size(); ++i) {
-      CHECK(conformance::same_bits(result_at(*device, session, program, places[i]), wanted[i]));
+    for (size_t i = 0; i < asked.places.size(); ++i) {
+      CHECK(conformance::same_bits(result_at(*device, session, program, asked.places[i]), asked.wanted[i]));
       CHECK(cuda_double::live_graphs() <= live + 2);
     }
   }
@@ -374,9 +383,9 @@ TEST_CASE("more addresses than there is room for: all right, and building stays 
   CHECK(calls_of(Call::kInstantiate) <= 3 + kRounds * 5 / static_cast<int>(Graphs::kRunsPerReplacement));
   // Whoever is left alone gets its graph.
   for (uint32_t i = 0; i <= Graphs::kRunsPerReplacement; ++i)
-    REQUIRE(run_at(session, program, places[0]).ok());
+    REQUIRE(run_at(session, program, asked.places[0]).ok());
   const int launches = calls_of(Call::kLaunch);
-  REQUIRE(run_at(session, program, places[0]).ok());
+  REQUIRE(run_at(session, program, asked.places[0]).ok());
   CHECK(calls_of(Call::kLaunch) == launches);
 
   const auto narrow = device_with_graphs(each - 1);
@@ -393,16 +402,10 @@ TEST_CASE("where there is no more room, a graph that runs stays and an idle one 
   const auto device = device_with_graphs(3 * each);
   const auto program = layers(*device, 4);
   Session session(*device);
-  std::vector<Place> places;
-  std::vector<ir::Tensor> wanted;
-  for (uint32_t i = 0; i < 4; ++i) {
-    const ir::Tensor x = rows_of(4, i);
-    places.push_back(place_of(*device, *program, {x}));
-    wanted.push_back(launched_directly(x));
-  }
-  const auto is_graph = [&](size_t place) {
+  const Questions asked = questions_of(*device, *program, 4);
+  const auto is_graph = [&](size_t i) {
     const int graphs = calls_of(Call::kGraphLaunch);
-    CHECK(conformance::same_bits(result_at(*device, session, program, places[place]), wanted[place]));
+    CHECK(conformance::same_bits(result_at(*device, session, program, asked.places[i]), asked.wanted[i]));
     return calls_of(Call::kGraphLaunch) > graphs;
   };
   for (size_t place = 0; place < 3; ++place) {

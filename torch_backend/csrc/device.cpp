@@ -131,8 +131,6 @@ ThreadChoice& mine() {
   return choice;
 }
 
-size_t slot(c10::DeviceIndex index) { return static_cast<size_t>(index); }
-
 const Stream& own_stream_of(c10::DeviceIndex index) {
   ThreadChoice& choice = mine();
   std::optional<Choice>& own = choice.own[slot(index)];

@@ -99,8 +99,9 @@ void copy_through_pinned_memory(const Tensor& source, c10::DeviceIndex first, co
   current_stream_of(second).copy(pinned, target);
 }
 
-// One copy, on the target's stream, or on the source's where only that reaches its memory. Who waits for the
-// target's stream waits for the copy, and that waits for what both current streams were given, as on CUDA.
+// The target's stream makes the one copy. Where the host does not reach the source, the source's stream does.
+// The copy waits for what both current streams were given, and the target's stream waits for the copy, as on
+// CUDA.
 void copy_between_devices(const at::Tensor& from, const at::Tensor& to) {
   const Writes writes({to});
   const FreeGil without_gil;

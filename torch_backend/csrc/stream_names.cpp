@@ -23,8 +23,6 @@ Event end_of(const Stream& stream) {
   }
 }
 
-size_t slot(c10::DeviceIndex index) { return static_cast<size_t>(index); }
-
 }  // namespace
 
 StreamNames& stream_names() {

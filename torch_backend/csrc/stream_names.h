@@ -31,6 +31,7 @@
 namespace heddle::torch_backend {
 
 constexpr size_t kDevices = 8;  // more than this build can have
+inline size_t slot(c10::DeviceIndex index) { return static_cast<size_t>(index); }
 
 class StreamNames {
  public:

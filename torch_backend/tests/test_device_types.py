@@ -9,7 +9,6 @@ import itertools
 import opinfo_cases
 import torch
 from torch.testing._internal.common_device_type import instantiate_device_type_tests, ops
-from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.common_utils import TestCase
 from torch.utils import _pytree
 
@@ -22,11 +21,7 @@ LEFT_OUT = opinfo_cases.UNINITIALISED | opinfo_cases.DRAWN | {
 }  # fmt: skip
 
 
-def name_of(op):
-    return op.name + ("." + op.variant_test_name if op.variant_test_name else "")
-
-
-OPS = [op for op in op_db if name_of(op) in IN_SCOPE and op.name not in LEFT_OUT]
+OPS = [op for name, op in opinfo_cases.op_infos().items() if name in IN_SCOPE and op.name not in LEFT_OUT]
 
 
 def on_cpu(tree):
