@@ -3,6 +3,7 @@
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorIterator.h>
+#include <torch/version.h>
 
 #include <algorithm>
 
@@ -36,14 +37,27 @@ class ResultOnMeta final : public at::TensorIteratorBase {
     build(config);
   }
 
+#if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 13
+  void set_output_raw_strided(int64_t output, at::IntArrayRef sizes, at::IntArrayRef strides,
+                              at::TensorOptions options, at::DimnameList names) override {
+    make_result(sizes, strides, options);
+    at::TensorIteratorBase::set_output_raw_strided(output, sizes, strides, options, names);
+  }
+#else
   void set_output_raw_strided(int64_t output, at::IntArrayRef sizes, at::IntArrayRef strides,
                               at::TensorOptions options) override {
-    result = strides.empty() ? empty_meta(sizes, options) : empty_strided_meta(sizes, strides, options);
+    make_result(sizes, strides, options);
     at::TensorIteratorBase::set_output_raw_strided(output, sizes, strides, options);
   }
+#endif
   const at::Tensor& maybe_get_output(int64_t /*output*/) override { return result; }
 
   at::Tensor result;
+
+ private:
+  void make_result(at::IntArrayRef sizes, at::IntArrayRef strides, const at::TensorOptions& options) {
+    result = strides.empty() ? empty_meta(sizes, options) : empty_strided_meta(sizes, strides, options);
+  }
 };
 
 std::optional<Axes> order_of(const at::Tensor& tensor) {
