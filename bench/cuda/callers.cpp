@@ -7,11 +7,12 @@
 //           are part of the time; PyTorch's answers are checked before it. A wrong answer ends the program
 //           with 1.
 // Usage     cuda_callers --model FILE [--device cuda | --devices cuda] [--max_batch 64] [--models 1]
-//           [--lengths 32:32] [--words 2000] [--pool 256] [--tolerance 2e-4] [--trace FILE], `--devices cuda`
-//           being a model on all of that kind, and then, for each line of its input,
+//           [--lengths 32:32] [--words 2000] [--pool 256] [--tolerance 2e-4] [--trace FILE]
+//           [--queue WORKERS], `--devices cuda` being a model on all of that kind, and then, for each line,
 //           CALLERS OUTSTANDING ROWS SECONDS: OUTSTANDING 0 is blocking calls, else each caller keeps so many
-//           submissions under way; ROWS above 1: calls with batches, which are not joined. `wake` is a line,
-//           too: from one thread's write into a pipe to the other's return from read().
+//           submissions under way, with --queue through a BatchQueue of so many workers; ROWS above 1: calls
+//           with batches, which are not joined. `wake` is a line, too: from one thread's write into a pipe to
+//           the other's return from read().
 //           bench/cuda/figure.py runs it beside its peers.
 #include <unistd.h>
 
@@ -44,6 +45,7 @@ struct Setting {
   bool on_all = false;                       // of that kind
   int max_batch = 64;
   size_t models = 1, pool = 256;
+  int queue = 0;  // workers of a BatchQueue that submissions go through; 0: none
   int64_t shortest = 32, longest = 32, words = 2000;  // lengths, and the vocabulary
   float tolerance = 2e-4F;
 };
@@ -130,6 +132,10 @@ class Bench {
         setting.on_all ? Device::all(setting.device) : std::vector<Device>{Device(setting.device)};
     for (size_t i = 0; i < setting.models; ++i) joined_.push_back(load(devices, true));
     apart_ = load(devices, false);
+    BatchQueueOptions options;
+    options.workers = setting.queue;
+    options.limits.max_batch = setting.max_batch;
+    if (setting.queue > 0) queue_ = std::make_unique<BatchQueue>(joined_.front(), options);
   }
 
   std::string measure(const Work& work) {
@@ -205,6 +211,19 @@ class Bench {
     } while (Steady::now() < end);
   }
 
+  // To the model, or to the queue where there is one.
+  template <class Then>
+  void submit(const Model& model, const Question& asked, Then then) const {
+    if (queue_ == nullptr) return model.submit(std::span<const Tensor>(asked.inputs), {}, std::move(then));
+    queue_->submit(asked.inputs).then([then = std::move(then)](const BatchFuture& answer) {
+      try {
+        then(answer.get(), nullptr);
+      } catch (const Error&) {
+        then({}, std::current_exception());
+      }
+    });
+  }
+
   // Waves: so many submissions, each of which is sent again by its own answer until the end. Answers of one
   // caller may come on several threads.
   void keep_outstanding(const Model& model, size_t count, Caller& caller, Steady::time_point end) const {
@@ -217,16 +236,15 @@ class Bench {
     std::function<void(Seat&)> send = [&](Seat& seat) {
       const Question& asked = (*questions_)[seat.at % questions_->size()];
       const auto begin = Steady::now();
-      model.submit(std::span<const Tensor>(asked.inputs), {},
-                   [&, begin](const std::vector<Tensor>& results, const std::exception_ptr& error) {
-                     if (error) give_up("a submission failed");
-                     const auto now = Steady::now();
-                     seat.us.push_back(Micro(now - begin).count());
-                     check(results.front(), asked, seat.us.size());
-                     seat.at += 7;
-                     if (now < end) return send(seat);
-                     seat.over.store_release(1);  // pairs with the wait below; nothing of the seat after it
-                   });
+      submit(model, asked, [&, begin](const std::vector<Tensor>& results, const std::exception_ptr& error) {
+        if (error) give_up("a submission failed");
+        const auto now = Steady::now();
+        seat.us.push_back(Micro(now - begin).count());
+        check(results.front(), asked, seat.us.size());
+        seat.at += 7;
+        if (now < end) return send(seat);
+        seat.over.store_release(1);  // pairs with the wait below; nothing of the seat after it
+      });
     };
     for (size_t i = 0; i < count; ++i) {
       seats[i].at = caller.at + i;
@@ -264,6 +282,7 @@ class Bench {
   const Model host_;
   std::vector<Model> joined_;
   std::optional<Model> apart_;  // calls with batches
+  std::unique_ptr<BatchQueue> queue_;
   std::map<int64_t, std::vector<Question>> pools_;
   const std::vector<Question>* questions_ = nullptr;
 };
@@ -305,6 +324,8 @@ Setting setting_of(const std::map<std::string, std::string>& asked) {
       made.pool = std::stoul(value);
     else if (name == "--trace")
       made.trace = value;
+    else if (name == "--queue")
+      made.queue = std::stoi(value);
     else if (name == "--words")
       made.words = std::stoll(value);
     else if (name == "--tolerance")

@@ -9,11 +9,13 @@ first answer of each thread is held against PyTorch's on the CPU. f32, TF32 off.
   graph      per thread a stream, pinned memory and a CUDA graph of copy, module and copy, replayed
   heddle     a heddle.Model called with arrays
   sentences  the module as sentence-transformers calls it: sorted by length, padded batches of 64
+  asubmit, queue   our model's asubmit, and that of a BatchQueue over it, from tasks of one event loop
   device     16 threads of the eager module on PyTorch's device of --place, cuda or heddle
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import statistics
@@ -35,6 +37,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TOLERANCE = 2e-3  # of the greatest value, as in bench/models/gpu_bench.py
 LENGTHS = (4, 64)  # of sentences; figure.py gives cuda_callers the same
 SENTENCES = 1024
+TASKS = ("asubmit", "queue")  # of one event loop, over our model and over a BatchQueue of it
 Call = Callable[[], np.ndarray]
 
 
@@ -49,8 +52,9 @@ class Peer:
         self.kind, self.work, self.place = kind, work, place
         self.calls: dict[int, list[Call]] = {}
         self.module = export_torch.module(work)
-        self.there = None if kind == "heddle" else export_torch.module(work).to(place)
-        if kind == "heddle":
+        is_ours = kind in ("heddle", *TASKS)
+        self.there = None if is_ours else export_torch.module(work).to(place)
+        if is_ours:
             import heddle
 
             self.model = heddle.load(
@@ -58,6 +62,39 @@ class Peer:
             )
         if kind == "compiled":
             self.there = torch.compile(self.there, mode="reduce-overhead", dynamic=False)
+
+    def of_tasks(self, threads: int, rows: int, seconds: float) -> dict[str, float]:
+        """As many tasks of one event loop as threads are asked for, each with one request under way."""
+        import heddle
+
+        arrays = self.arrays(rows)
+        with torch.inference_mode():
+            wanted = first(self.module(*map(torch.from_numpy, arrays))).numpy()
+        queue = heddle.BatchQueue(self.model, max_batch=256, workers=4) if self.kind == "queue" else None
+        ask = self.model.asubmit if queue is None else queue.asubmit
+        waits: list[float] = []
+
+        async def task(end: float) -> None:
+            last = time.perf_counter()
+            while last < end:
+                answer = first(await ask(*arrays))
+                now = time.perf_counter()
+                waits.append(now - last)
+                if len(waits) % 256 == 1:
+                    check(answer, wanted)
+                last = now
+
+        async def together(seconds: float) -> float:
+            waits.clear()
+            begin = time.perf_counter()
+            await asyncio.gather(*(task(begin + seconds) for _ in range(threads)))
+            return time.perf_counter() - begin
+
+        asyncio.run(together(seconds / 2))
+        elapsed = asyncio.run(together(seconds))
+        if queue is not None:
+            queue.close()
+        return {"rows_per_s": len(waits) * rows / elapsed, "p50_us": statistics.median(waits) * 1e6}
 
     def arrays(self, rows: int) -> list[np.ndarray]:
         return export_torch.arrays(self.work, {"batch": rows, "length": 32})
@@ -91,6 +128,8 @@ class Peer:
         return made
 
     def measure(self, threads: int, rows: int, seconds: float) -> dict[str, float]:
+        if self.kind in TASKS:
+            return self.of_tasks(threads, rows, seconds)
         calls = self.of_threads(rows, threads)
 
         def loop(thread: int, begin: float, seconds: float) -> list[float]:

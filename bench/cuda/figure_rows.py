@@ -99,6 +99,22 @@ def callers(table: Table) -> None:
         )
 
 
+def outstanding(table: Table) -> None:
+    """Requests without a thread that waits: 64 callers with 8 under way each, and as many tasks of Python."""
+    n = 4 if table.options.double else 64
+    sides = {"heddle, submit": table.callers("mlp, submit", "mlp", n, outstanding=8)}
+    sides["heddle, BatchQueue"] = table.callers("mlp, BatchQueue", "mlp", n, outstanding=8, queue=4)
+    for kind, name in (("asubmit", "heddle, asubmit"), ("queue", "heddle, BatchQueue.asubmit")):
+        sides[name] = table.sides.peer(kind, "mlp", 8 * n)
+    eager = "eager, 8 threads"
+    sides[eager] = table.sides.peer("eager", "mlp", 8)
+    rates = table.turns("mlp, requests under way", sides)
+    for name in sides:
+        if name != eager:
+            row = f"MLP, {8 * n} requests under way: {name.removeprefix('heddle, ')} / {eager}"
+            table.add(row, ratios.ratio(rates[name], rates[eager]), 340 if name.endswith(" submit") else None)
+
+
 def one(table: Table) -> None:
     """Latency of one caller: a rate of one caller is its reciprocal, so the bar is that of times."""
     sides = {"heddle": table.callers("mlp, one caller", "mlp", 1)}
@@ -250,5 +266,18 @@ def busy(table: Table) -> None:
 
 ROWS: dict[str, Callable[[Table], None]] = {
     each.__name__: each
-    for each in (callers, one, encoder, python, offline, own_models, ragged, device, cards, probe, busy)
+    for each in (
+        callers,
+        outstanding,
+        one,
+        encoder,
+        python,
+        offline,
+        own_models,
+        ragged,
+        device,
+        cards,
+        probe,
+        busy,
+    )
 }

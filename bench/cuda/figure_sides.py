@@ -85,7 +85,7 @@ class Sides:
 
     def callers(
         self, work: str, n: int, outstanding: int = 0, rows: int = 1, models: int = 1, cards: str = "one",
-        ragged: bool = True, seconds: float | None = None,
+        ragged: bool = True, seconds: float | None = None, queue: int = 0,
     ) -> dict:  # fmt: skip
         """A measurement of cuda_callers, whole; on one card or on all."""
         double = self.options.double
@@ -93,6 +93,7 @@ class Sides:
         words += ["cuda", "--max_batch", "256", "--models", str(models), "--pool", "8" if double else "256"]
         if work == "minilm_torch" and ragged:
             words += ["--lengths", "4:8" if double else "{}:{}".format(*figure_peers.LENGTHS)]
+        words += ["--queue", str(queue)] * (queue > 0)
         asked = f"{n} {outstanding} {rows} {seconds or self.options.seconds}"
         return self.child(str(self.options.program), *words).ask(asked)
 
