@@ -1,13 +1,16 @@
 """Question  what do eager operators on device "heddle" give when more threads call them?
 Read as   per model, calls per second of n threads, each with one row and its own inputs, over those of one
           thread, round by round, all in turn in one process: median and quartiles. Once as PyTorch's own CPU
-          does it with one thread each, too. n is 2, 8 and, with as many processors, 16.
+          does it with one thread each, too. n is 2, 8 and, with as many processors, 16. `topk-N` is one
+          operator that no other core helps with, of a row of N numbers. HEDDLE_SLICES says how many threads
+          are in eager operators at once.
 Checked   before anything is timed, every answer is within 1e-4 of PyTorch's on the CPU.
 """
 
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -19,7 +22,22 @@ import heddle.torch  # noqa: E402, F401
 from ratios import in_turn, parser, ratio, show, spread, write  # noqa: E402
 from torch_bench import CORES, Case, Peer, check, eager_call, first  # noqa: E402
 
-CASES = (Case("minilm_torch", 32), Case("resnet18"))
+
+class LargestEight(torch.nn.Module):
+    def forward(self, row: torch.Tensor) -> torch.Tensor:
+        return torch.topk(row, 8).values
+
+
+@dataclass(frozen=True)
+class TopK(Case):
+    def module(self) -> torch.nn.Module:
+        return LargestEight()
+
+    def inputs(self, rows: int) -> tuple[torch.Tensor, ...]:
+        return (torch.randn(rows, self.tokens, generator=torch.Generator().manual_seed(rows)),)
+
+
+CASES = (Case("minilm_torch", 32), Case("resnet18"), TopK("topk", 100_000))
 THREADS = (1, 2, 8, 16)
 BAR = {2: "", 8: ">= 1.8 on 2 cores, >= 10 on 16", 16: ""}
 

@@ -236,8 +236,8 @@ struct DeviceOptions {
   std::chrono::nanoseconds stream_wait = std::chrono::seconds(30);
   uint64_t executable_bytes = uint64_t{512} << 20;  // compiled shapes kept; the least used go first
   double memory_fraction = 1.0;                     // of the device's memory, for this process
-  // Submissions to the device at once, of the whole process; 0: what it asks for; at most 1024.
-  int in_flight = 0;
+  int in_flight = 0;  // submissions at once, of the whole process; 0: what the device asks for; at most 1024
+  int slices = 0;     // threads in CallOptions::in_slices at once; 0: what suits the device; at most 1024
   bool numa_copies = true;  // of weights, to each memory node whose threads call the model, where that pays
 };
 
@@ -291,6 +291,7 @@ class HEDDLE_API Device {
   bool unified_memory() const;  // the host addresses its memory
   int threads() const;
   int in_flight() const;
+  int slices() const;
   int streams() const;
 
   void synchronize(
@@ -485,8 +486,7 @@ struct CallOptions {
   // Of waiting for another thread's compilation, a turn and the result; deadline leaves the model as it was.
   Timeout timeout;
   std::optional<Stream> stream;  // instead of the StreamGuard's
-  // A request to stop ends the wait for a batch with `cancelled`; what runs already runs on.
-  std::stop_token cancel = {};
+  std::stop_token cancel = {};   // ends the wait for a batch with `cancelled`; what runs already runs on
   // Results lie in memory of the device, whatever the inputs' is; else where most that reads them is: results
   // of inputs that the host can address are the host's to address. Such a call is not coalesced.
   bool keep_on_device = false;
@@ -495,8 +495,8 @@ struct CallOptions {
   // for a ScatterND or a ScatterElements costs what is written and not the whole; else the result is computed
   // apart and copied. Such a call is not coalesced.
   std::vector<Tensor> outputs = {};
-  // One of many short calls of its thread, as operators are. Where callers' threads compute, such calls of
-  // more threads than the device has go on in slices of time: a processor does not change hands at each.
+  // One of many short calls of its thread, as operators are. More such threads than Device::slices() go on in
+  // slices of time: neither a processor nor Python's lock changes hands at each call.
   bool in_slices = false;
 };
 

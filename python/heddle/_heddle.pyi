@@ -89,6 +89,7 @@ class Device:
         executable_bytes: int = ...,
         memory_fraction: float = 1.0,
         in_flight: int = 0,
+        slices: int = 0,
         numa: Literal["auto", "off"] = "auto",
     ) -> Device: ...
     @staticmethod
@@ -102,6 +103,7 @@ class Device:
         executable_bytes: int = ...,
         memory_fraction: float = 1.0,
         in_flight: int = 0,
+        slices: int = 0,
         numa: Literal["auto", "off"] = "auto",
     ) -> None: ...
     @staticmethod
@@ -120,6 +122,8 @@ class Device:
     def threads(self) -> int: ...
     @property
     def in_flight(self) -> int: ...
+    @property
+    def slices(self) -> int: ...
     @property
     def streams(self) -> int: ...
     def synchronize(self, timeout: float | None = None) -> None: ...

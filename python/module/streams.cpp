@@ -53,7 +53,7 @@ Exhaustion exhaustion_of(const std::string& word) {
 }
 
 DeviceOptions to_options(int threads, int streams, const std::string& exhaustion, double stream_wait,
-                         uint64_t executable_bytes, double memory_fraction, int in_flight,
+                         uint64_t executable_bytes, double memory_fraction, int in_flight, int slices,
                          const std::string& numa) {
   DeviceOptions options;
   options.threads = threads;
@@ -63,6 +63,7 @@ DeviceOptions to_options(int threads, int streams, const std::string& exhaustion
   options.executable_bytes = executable_bytes;
   options.memory_fraction = memory_fraction;
   options.in_flight = in_flight;
+  options.slices = slices;
   if (numa != "auto" && numa != "off")
     throw Error(ErrorCode::invalid, "numa must be 'auto' or 'off', not '" + numa + "'");
   options.numa_copies = numa == "auto";
@@ -110,26 +111,26 @@ void bind_device(nb::module_& m) {
       .def_static(
           "open",
           [](const std::string& name, int threads, int streams, const std::string& exhaustion,
-             double stream_wait, uint64_t executable_bytes, double memory_fraction, int in_flight,
+             double stream_wait, uint64_t executable_bytes, double memory_fraction, int in_flight, int slices,
              const std::string& numa) {
             const auto options = to_options(threads, streams, exhaustion, stream_wait, executable_bytes,
-                                            memory_fraction, in_flight, numa);
+                                            memory_fraction, in_flight, slices, numa);
             return without_gil([&] { return Device::open(name, options); });
           },
           "name"_a = "", nb::kw_only(), "threads"_a = 0, "streams"_a = 0, "exhaustion"_a = "share",
           "stream_wait"_a = 30.0, "executable_bytes"_a = uint64_t{512} << 20, "memory_fraction"_a = 1.0,
-          "in_flight"_a = 0, "numa"_a = "auto")
+          "in_flight"_a = 0, "slices"_a = 0, "numa"_a = "auto")
       .def_static(
           "configure",
           [](const std::string& name, int threads, int streams, const std::string& exhaustion,
-             double stream_wait, uint64_t executable_bytes, double memory_fraction, int in_flight,
+             double stream_wait, uint64_t executable_bytes, double memory_fraction, int in_flight, int slices,
              const std::string& numa) {
             Device::configure(name, to_options(threads, streams, exhaustion, stream_wait, executable_bytes,
-                                               memory_fraction, in_flight, numa));
+                                               memory_fraction, in_flight, slices, numa));
           },
           "name"_a = "", nb::kw_only(), "threads"_a = 0, "streams"_a = 0, "exhaustion"_a = "share",
           "stream_wait"_a = 30.0, "executable_bytes"_a = uint64_t{512} << 20, "memory_fraction"_a = 1.0,
-          "in_flight"_a = 0, "numa"_a = "auto")
+          "in_flight"_a = 0, "slices"_a = 0, "numa"_a = "auto")
       .def_static("names", &Device::names)
       .def_static("missing", [] { return pairs(Device::missing()); })
       .def_prop_ro("name", &Device::name)
@@ -138,6 +139,7 @@ void bind_device(nb::module_& m) {
       .def_prop_ro("defences", [](const Device& d) { return pairs(d.defences()); })
       .def_prop_ro("threads", &Device::threads)
       .def_prop_ro("in_flight", &Device::in_flight)
+      .def_prop_ro("slices", &Device::slices)
       .def_prop_ro("streams", &Device::streams)
       .def(
           "synchronize",

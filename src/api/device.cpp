@@ -47,6 +47,7 @@ std::vector<DeviceFact> Device::defences() const {
 bool Device::unified_memory() const { return rep_->runtime->device().traits().unified_memory; }
 int Device::threads() const { return rep_->threads; }
 int Device::in_flight() const { return rep_->runtime->governor().limit(); }
+int Device::slices() const { return rep_->runtime->time_slices().width(); }
 int Device::streams() const { return rep_->runtime->options().streams; }
 
 void Device::synchronize(Timeout timeout) const { check(rep_->runtime->synchronize(to_deadline(timeout))); }

@@ -123,6 +123,11 @@ constexpr std::array kVariables = {
              [](std::string_view v, DeviceOptions& o) {
                return parse(v, o.in_flight) && o.in_flight >= 0 && o.in_flight <= 1024;
              }},
+    Variable{"HEDDLE_SLICES", "threads whose eager operators go on at once (0: as many as the device needs)",
+             "a number from 0 to 1024",
+             [](std::string_view v, DeviceOptions& o) {
+               return parse(v, o.slices) && o.slices >= 0 && o.slices <= 1024;
+             }},
     Variable{kTune, "whether it is measured how products are best computed, and kept (all: at once)",
              "on, off or all", takes_on_off_or_all},
     Variable{kCacheFolder, "where it is kept", "a folder's path from / on", takes_folder},

@@ -101,6 +101,7 @@ void close_all() {
 }
 
 void check_options(const DeviceOptions& o) {
+  constexpr int kMostSlices = 1024;
   const auto refuse = [](const std::string& what) { throw Error(ErrorCode::invalid, what); };
   if (o.threads < 0) refuse("threads must be 0 (all cores) or more, not " + std::to_string(o.threads));
   if ((o.streams != 0 && o.streams < 2) || o.streams > runtime::StreamPool::kMaxStreams) {
@@ -111,6 +112,8 @@ void check_options(const DeviceOptions& o) {
     refuse(text("in_flight must be 0 (what the device asks for) to ", runtime::Governor::kMaxLimit, ", not ",
                 o.in_flight));
   }
+  if (o.slices < 0 || o.slices > kMostSlices)
+    refuse(text("slices must be 0 (as many as the device needs) to ", kMostSlices, ", not ", o.slices));
   if (!(o.memory_fraction > 0 && o.memory_fraction <= 1)) {
     refuse("memory_fraction must be above 0 and at most 1, not " + std::to_string(o.memory_fraction));
   }
@@ -134,6 +137,7 @@ runtime::Options to_runtime(const DeviceOptions& o, const device::Traits& traits
   options.executable_bytes = o.executable_bytes;
   options.memory_fraction = o.memory_fraction;
   options.in_flight = o.in_flight;
+  options.slices = o.slices;
   return options;
 }
 

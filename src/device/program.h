@@ -30,9 +30,9 @@ class Program {
   const std::vector<ir::ConcreteType>& outputs() const { return outputs_; }
   uint64_t arena_bytes() const { return arena_bytes_; }  // between nodes, and what nodes need while they run
   uint64_t resident_bytes() const { return resident_bytes_; }  // to keep it; without the shared weights
-  // Whether a run may name one contiguous view as both: each place is read for the last time before it is
-  // written. Else nothing that a run writes may overlap what it reads.
+  // Whether one contiguous view may be both: it is read before it is written. Else no write overlaps a read.
   virtual bool may_share(size_t /*output*/, size_t /*input*/) const { return false; }
+  virtual bool keeps_to_a_core() const { return false; }  // its caller's: no other core helps with a run
   // invalid, naming it, when an operand of the run has another dtype or shape than the program was compiled
   // for, is strided or not aligned, or cannot hold the rows whose faults the run asks for; without an arena.
   Status check_operands(const Run& run) const;

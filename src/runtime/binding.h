@@ -51,7 +51,7 @@ struct Call {
   // Results that `outputs` does not name lie in `slot`, where the host can address them, and not in fresh
   // buffers.
   bool results_in_slot = false;
-  bool in_slices = false;          // time_slices.h; of no consequence on an asynchronous device
+  bool in_slices = false;          // time_slices.h
   bool results_on_device = false;  // fresh ones, though no input is in memory of the device alone
 };
 

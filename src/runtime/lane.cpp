@@ -46,6 +46,16 @@ const device::CommandList& PreparedCall::bound_to(std::span<const View* const> i
   return list;
 }
 
+Status PreparedCall::run_on(Stream& stream, const device::CommandList& bound) {
+  if (timed == kTimed) [[likely]]
+    return stream.run_now(bound);
+  const TimePoint begin = Clock::real().now();
+  const Status status = stream.run_now(bound);
+  shortest = std::min(shortest, Clock::real().now() - begin);
+  ++timed;
+  return status;
+}
+
 PreparedCall& PreparedCalls::prepare(ModelId model, Ref<const device::Program> program,
                                      std::span<const View* const> given) {
   if (sets_.empty()) sets_.resize(kSets);

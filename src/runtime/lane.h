@@ -36,8 +36,14 @@ struct PreparedCall {
 
   device::Run& run() { return std::get<device::Run>(*list.begin()); }
   bool is_long() const { return timed == kTimed && shortest >= std::chrono::microseconds(20); }
+  // Long beside what Python does between operators; with shorter ones threads are in each other's way.
+  bool leaves_its_slice() {
+    return timed == kTimed && shortest >= std::chrono::microseconds(100) && run().program->keeps_to_a_core();
+  }
   bool is_brief(Duration at_most) const { return timed == kTimed && shortest <= at_most; }
   bool is_for(ModelId asked, std::span<const device::View* const> inputs);
+  // Runs what bound_to() gave.
+  Status run_on(Stream& stream, const device::CommandList& bound);
   // The list for one run. It keeps nothing alive: all three outlive it.
   const device::CommandList& bound_to(std::span<const device::View* const> inputs,
                                       std::span<const device::View> outputs,

@@ -85,8 +85,13 @@ std::optional<Result<Runtime::Views>> Runtime::try_run_on(const Model& model, co
   const uint64_t arena = call->run().program->arena_bytes();
   if (!reserve_arena(lane, arena)) return std::nullopt;
   mine.use();
-  const Status status =
-      given.stream.run_now(call->bound_to(given.inputs, *outputs, arena == 0 ? nullptr : lane.slot->arena()));
+  if (slice.has_value() && parts_->time_slices->width() < device_->traits().threads &&
+      call->leaves_its_slice()) {
+    slice.reset();
+    parts_->time_slices->rest();
+  }
+  const Status status = call->run_on(
+      given.stream, call->bound_to(given.inputs, *outputs, arena == 0 ? nullptr : lane.slot->arena()));
   if (!status.ok()) return Result<Views>(status);
   return Result<Views>(*std::move(outputs));
 }
@@ -108,14 +113,8 @@ std::optional<Result<Runtime::Views>> Runtime::run_on_lane(Lane& lane, const Mod
   if (!outputs.has_value()) return std::nullopt;
   const uint64_t arena = call->run().program->arena_bytes();
   if (!reserve_arena(lane, arena)) return std::nullopt;
-  const bool timed = call->timed < PreparedCall::kTimed;
-  const TimePoint begin = timed ? Clock::real().now() : TimePoint();
   const Status status =
-      lane.stream->run_now(call->bound_to(inputs, *outputs, arena == 0 ? nullptr : lane.slot->arena()));
-  if (timed) [[unlikely]] {
-    ++call->timed;
-    call->shortest = std::min(call->shortest, Clock::real().now() - begin);
-  }
+      call->run_on(*lane.stream, call->bound_to(inputs, *outputs, arena == 0 ? nullptr : lane.slot->arena()));
   if (!status.ok()) return Result<Views>(status);
   return Result<Views>(*std::move(outputs));
 }

@@ -31,6 +31,7 @@ struct Options {
   double low_watermark = 0.8;    // ... down to here
 
   int in_flight = 0;          // submissions at once, 1 to 1024; 0: as many as the device asks for
+  int slices = 0;             // threads in time_slices.h at once, 1 to 1024; 0: its own numbers
   bool own_governor = false;  // shares the device with no other runtime, whatever its name
   const Clock* clock = &Clock::real();
 };

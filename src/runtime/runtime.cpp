@@ -49,7 +49,9 @@ Status Runtime::build() {
   HEDDLE_TRY_ASSIGN(parts_->streams, StreamPool::make(parts_->roster, options_));
   if (traits.runs_together > 1) parts_->governor->ask_when_full(parts_->roster);
   parts_->lanes = std::make_shared<Lanes>(parts_->roster, parts_->governor);
-  if (traits.synchronous) parts_->time_slices = std::make_unique<TimeSlices>(traits.threads, *options_.clock);
+  const int slices =
+      options_.slices > 0 ? options_.slices : TimeSlices::width_for(traits.threads, traits.synchronous);
+  parts_->time_slices = std::make_unique<TimeSlices>(slices, *options_.clock);
   parts_->executables->on_change([lanes = std::weak_ptr<Lanes>(parts_->lanes)] {
     if (const Ref<Lanes> living = lanes.lock()) living->drop_programs();
   });
@@ -267,6 +269,8 @@ Status Runtime::submit_staged(InFlight& started, Model& model, const Call& call,
   if (started.slot == nullptr && binding.needs_slot()) started.slot = parts_->slots->take();
   if (started.slot != nullptr) HEDDLE_TRY(binding.reserve(*started.slot));
   if (started.faults == nullptr && !synchronous) started.faults = std::make_shared<device::RowFaults>(0);
+  std::optional<TimeSlices::Call> slice;
+  if (call.in_slices) slice.emplace(*parts_->time_slices, call.deadline);
   CommandList list;
   binding.stage(std::move(program), started.slot.get(), started.faults, list);
 
@@ -300,6 +304,7 @@ Status Runtime::submit_staged(InFlight& started, Model& model, const Call& call,
 
 Result<std::vector<View>> Runtime::finish(InFlight& started, Deadline deadline) {
   if (started.stream != nullptr) {
+    parts_->time_slices->rest();
     HEDDLE_TRY(started.stream->await(started.value, started.may_leave ? deadline : Deadline::never()));
     HEDDLE_TRY(started.faults->whole());
   }
@@ -424,11 +429,14 @@ Status Runtime::move_data(Stream& stream, CommandList list, Deadline deadline, M
   extras.keep = std::move(moving.keep);
   const Ref<Stream> kept = stream.shared_from_this();
   HEDDLE_TRY_ASSIGN(const uint64_t value, submit(*std::move(entry.turn), std::move(list), std::move(extras)));
-  return awaited ? kept->await(value, may_leave ? deadline : Deadline::never()) : Status();
+  if (!awaited) return {};
+  parts_->time_slices->rest();
+  return kept->await(value, may_leave ? deadline : Deadline::never());
 }
 
 Status Runtime::synchronize(Deadline deadline) {
   HEDDLE_TRY(usable());
+  parts_->time_slices->rest();
   return parts_->roster->synchronize(deadline);
 }
 
@@ -452,7 +460,7 @@ Runtime::Stats Runtime::stats() const {
   stats.slot_bytes = parts_->slots->held().device.load_relaxed();
   stats.slot_staging_bytes = parts_->slots->held().staging.load_relaxed();
   stats.governor = parts_->governor->stats();
-  if (parts_->time_slices != nullptr) stats.slices = parts_->time_slices->stats();
+  stats.slices = parts_->time_slices->stats();
   stats.executables = parts_->executables->stats();
   stats.reaper_rings = parts_->roster->bell()->rings();
   for (const Ref<Stream>& stream : parts_->roster->living()) stats.in_flight += stream->in_flight();

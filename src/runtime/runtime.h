@@ -59,7 +59,7 @@ class Runtime {
     Ref<StreamPool> streams;
     Ref<Lanes> lanes;
     Ref<Slots> slots;
-    std::unique_ptr<TimeSlices> time_slices;  // of a synchronous device: for calls that ask for them
+    std::unique_ptr<TimeSlices> time_slices;  // for calls that ask for them
     Guarded<std::vector<std::weak_ptr<Model>>, Rank::kRegistry> models;
     Atomic<bool> reaper_stops{false};  // set once, before the bell is rung a last time
     struct Nothing {};
@@ -136,6 +136,7 @@ class Runtime {
   StreamPool& streams() { return *parts_->streams; }
   Allocator& allocator() { return *parts_->allocator; }
   Governor& governor() { return *parts_->governor; }
+  const TimeSlices& time_slices() const { return *parts_->time_slices; }
   Executables& executables() { return *parts_->executables; }
 
   struct Stats {

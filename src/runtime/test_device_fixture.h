@@ -25,62 +25,11 @@
 #include "device/device.h"
 #include "device/row_faults.h"
 #include "ir/builder.h"
+#include "runtime/latch_fixture.h"
 
 namespace heddle::runtime::test {
 
 using device::View;
-
-// A door that tests open: kernels wait at it.
-class Latch {
- public:
-  void open() {
-    open_.store_release(1);
-    open_.notify_all();
-  }
-  void wait() {
-    arrived_.add_acq_rel(1);
-    open_.wait(0);
-  }
-  int arrived() const { return arrived_.load_acquire(); }
-
- private:
-  Atomic<int> open_{0}, arrived_{0};  // what came before open() is visible after wait()
-};
-
-// Where threads meet: arrive() returns when two are there at once. After `times` such meetings it returns
-// without waiting. A thread that stays alone was kept apart from the others: missed() counts it when
-// kPatience is over, which turns a hang into a failure and measures nothing; from then on arrive() does not
-// wait either.
-class Meeting {
- public:
-  explicit Meeting(uint64_t times) : times_(times) {}
-  void arrive() {
-    auto state = state_.lock();
-    if (state->missed > 0 || state->met == times_) return;
-    if (state->waits) {
-      state->waits = false;
-      ++state->met;
-      state_.notify_all();
-      return;
-    }
-    state->waits = true;
-    const uint64_t met = state->met;
-    if (state.wait_until(Deadline::in(kPatience), [&] { return state->met > met; })) return;
-    state->waits = false;
-    ++state->missed;
-  }
-  uint64_t met() const { return state_.lock()->met; }
-  uint64_t missed() const { return state_.lock()->missed; }
-
- private:
-  static constexpr auto kPatience = std::chrono::seconds(20);
-  struct State {
-    bool waits = false;  // the first of the two
-    uint64_t met = 0, missed = 0;
-  };
-  const uint64_t times_;
-  mutable Guarded<State, Rank::kLog> state_;
-};
 
 enum class Work : uint8_t { kLoad, kCompile, kAllocate, kMakeQueue, kSubmit, kRun, kCopy, kFill, kCount };
 
@@ -133,7 +82,9 @@ struct TestOptions {
   bool unified = true;  // false: the host addresses staging memory only
   std::vector<int64_t> row_sizes = {};
   int lanes = 2;
-  int queue_depth = 0;  // 0: as many as lanes
+  int threads = 0;               // that compute
+  bool keeps_to_a_core = false;  // each run
+  int queue_depth = 0;           // 0: as many as lanes
   int runs_together = 1;
   bool shows_native = false;  // a vendor's stream
   uint64_t memory_bytes = uint64_t{1} << 30;
@@ -145,7 +96,10 @@ struct TestOptions {
 class TestDevice : public device::Device, public std::enable_shared_from_this<TestDevice> {
  public:
   explicit TestDevice(TestOptions options = {}, Ref<Counts> counts = std::make_shared<Counts>())
-      : counts_(std::move(counts)), shows_native_(options.shows_native), look_(options.look) {
+      : counts_(std::move(counts)),
+        shows_native_(options.shows_native),
+        keeps_to_a_core_(options.keeps_to_a_core),
+        look_(options.look) {
     traits_.name = options.name;
     traits_.binding.caller_memory = options.binds_caller_memory;
     traits_.binding.caller_bytes = options.caller_bytes;
@@ -154,6 +108,7 @@ class TestDevice : public device::Device, public std::enable_shared_from_this<Te
     traits_.row_sizes = options.row_sizes;
     traits_.synchronous = !options.asynchronous;
     traits_.lanes = options.lanes;
+    traits_.threads = options.threads;
     traits_.queue_depth = options.queue_depth == 0 ? options.lanes : options.queue_depth;
     traits_.runs_together = options.runs_together;
     traits_.memory_bytes = options.memory_bytes;
@@ -191,7 +146,7 @@ class TestDevice : public device::Device, public std::enable_shared_from_this<Te
  private:
   friend class TestModule;
   const Ref<Counts> counts_;
-  const bool shows_native_;
+  const bool shows_native_, keeps_to_a_core_;
   const std::function<void()> look_;
   device::Traits traits_;
   std::map<std::string, Kernel> kernels_;
@@ -229,8 +184,8 @@ class TestMemory final : public device::Memory {
 
 class TestProgram final : public device::Program {
  public:
-  TestProgram(const ir::Graph& specialised, Kernel kernel, Ref<Counts> counts)
-      : kernel_(std::move(kernel)), counts_(std::move(counts)) {
+  TestProgram(const ir::Graph& specialised, Kernel kernel, Ref<Counts> counts, bool keeps_to_a_core)
+      : kernel_(std::move(kernel)), counts_(std::move(counts)), keeps_to_a_core_(keeps_to_a_core) {
     take_operands(specialised);
     for (ir::ConcreteType& output : outputs_) output.extents = inputs_[0].extents;
     arena_bytes_ = 64;
@@ -238,6 +193,7 @@ class TestProgram final : public device::Program {
     counts_->programs.add_relaxed(1);
   }
   ~TestProgram() override { counts_->programs.sub_relaxed(1); }
+  bool keeps_to_a_core() const override { return keeps_to_a_core_; }
 
   Status execute(const device::Run& run) const {
     HEDDLE_TRY(check_operands(run));
@@ -259,6 +215,7 @@ class TestProgram final : public device::Program {
   static constexpr uint64_t kArenaTaken = 0x7a6b5c4d3e2f1a0b;  // no tensor of a test holds it
   const Kernel kernel_;
   const Ref<Counts> counts_;
+  const bool keeps_to_a_core_;
 };
 
 // What the device sees, for functions of the host.
@@ -284,7 +241,8 @@ class TestModule final : public device::Module {
         counts_(device.counts_),
         compile_(device.compile_),
         pack_(device.pack_),
-        source_(std::move(source)) {
+        source_(std::move(source)),
+        keeps_to_a_core_(device.keeps_to_a_core_) {
     const auto found = device.kernels_.find(graph().name);
     kernel_ = found == device.kernels_.end() ? copy_through : found->second;
   }
@@ -301,13 +259,15 @@ class TestModule final : public device::Module {
       HEDDLE_TRY(compile_(inputs));
     }
     HEDDLE_TRY(pack_(ir::concrete_types(specialised, specialised.inputs)[0].extents[0], *source_));
-    return Ref<const device::Program>(std::make_shared<TestProgram>(specialised, kernel_, counts_));
+    return Ref<const device::Program>(
+        std::make_shared<TestProgram>(specialised, kernel_, counts_, keeps_to_a_core_));
   }
 
   const Ref<Counts> counts_;
   const std::function<Status(std::span<const ir::Extents>)> compile_;
   const TestDevice::Pack pack_;
   const Ref<device::Source> source_;
+  const bool keeps_to_a_core_;
   Kernel kernel_;
 };
 

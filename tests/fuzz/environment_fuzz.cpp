@@ -27,6 +27,7 @@ void reads(const std::vector<EnvironmentVariable>& set, void (*read)()) {
 void read_options() {
   const DeviceOptions o = options_from_environment();
   must(o.threads >= 0 && o.in_flight >= 0 && o.in_flight <= 1024, "counts are in their ranges");
+  must(o.slices >= 0 && o.slices <= 1024, "slices are in their range");
   must(o.streams == 0 || (o.streams >= 2 && o.streams <= 1024), "streams are in their range");
   must(o.memory_fraction > 0 && o.memory_fraction <= 1, "the fraction is in its range");
   must(o.stream_wait.count() >= 0, "a wait is not negative");

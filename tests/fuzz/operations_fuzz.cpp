@@ -386,6 +386,7 @@ class Operations {
     options.threads = static_cast<int>(bytes_.number() % 3);
     options.memory_fraction = bytes_.flag() ? 1.0 : static_cast<double>(bytes_.number());
     options.in_flight = static_cast<int>(bytes_.number() % 2000);
+    options.slices = static_cast<int>(bytes_.number() % 2000);
     const std::string name = bytes_.flag() ? "host" : std::string(bytes_.words(6));
     refusal_of([&] { Device::configure(name, options); });
     refusal_of([&] {

@@ -73,6 +73,8 @@ FILL = "[heddle.Stream() for _ in range(d.streams)] and 'shared'"
         ({"HEDDLE_STREAMS": "5"}, "d.streams", "5"),
         ({"HEDDLE_STREAM_EXHAUSTION": "share", "HEDDLE_STREAMS": "3"}, FILL, "shared"),
         ({"HEDDLE_IN_FLIGHT": "7"}, "d.in_flight", "7"),
+        ({"HEDDLE_SLICES": "7"}, "d.slices", "7"),
+        ({"HEDDLE_SLICES": "0", "HEDDLE_THREADS": "2"}, "d.slices", "2"),
         ({"HEDDLE_IN_FLIGHT": "128"}, "(d.in_flight, d.streams)", "(128, 129)"),
         ({"HEDDLE_IN_FLIGHT": "1024", "HEDDLE_STREAMS": "1024"}, "(d.in_flight, d.streams)", "(1024, 1024)"),
         (
@@ -134,6 +136,7 @@ def test_the_wait_for_a_stream_is_as_long_as_the_environment_says():
         ("HEDDLE_EXECUTABLE_MIB", "1.5"),
         ("HEDDLE_MEMORY_FRACTION", "2"),
         ("HEDDLE_IN_FLIGHT", "1025"),
+        ("HEDDLE_SLICES", "1025"),
         ("HEDDLE_STREAMS", "1025"),
         ("HEDDLE_NUMA", "on"),
         ("HEDDLE_TUNE", "fast"),

@@ -152,6 +152,7 @@ def examine(name: str) -> dict:
     report["limits"] = {
         "threads": device.threads,
         "calls in flight": device.in_flight,
+        "threads of eager operators at once": device.slices,
         "streams": device.streams,
         "memory limit, bytes": stats["memory_limit"],
         "recommended memory, bytes": stats["recommended_max_memory"],

@@ -148,6 +148,8 @@ Status HostProgram::prepare_steps(const ir::Graph& graph, WeightStore& weights, 
     resident_bytes_ += (*step)->resident_bytes();
     steps_.push_back({node.op->name.data(), std::move(*step)});
   }
+  keeps_to_a_core_ =
+      std::ranges::all_of(steps_, [](const Named& each) { return each.step->sharing().pieces <= 1; });
   if (outermost) note_sharing(graph);
   arena_bytes_ = storage_.arena_bytes + scratch;
   storage_.operands = {};

@@ -42,6 +42,7 @@ class HostProgram final : public device::Program {
   explicit HostProgram(std::vector<Named> steps = {}) : steps_(std::move(steps)) {}
 
   bool may_share(size_t output, size_t input) const override;
+  bool keeps_to_a_core() const override { return keeps_to_a_core_; }
   Status run(const device::Run& run, Team& team) const;
   // The steps alone, on an arena of arena_bytes().
   Status run_steps(const RunContext& context) const;
@@ -63,6 +64,7 @@ class HostProgram final : public device::Program {
   std::vector<int> writes_;      // by output: the step that writes it; their number: it is copied after them
   std::vector<std::pair<size_t, size_t>> replaced_;  // output and input of one step, place by place
   bool brief_ = false;                               // a few microseconds at most
+  bool keeps_to_a_core_ = false;                     // no step of it is divided
   // Has a run ended: two first runs at once may both say no, which does no harm.
   mutable Atomic<bool> ran_{false};
 };

@@ -50,20 +50,30 @@ void TimeSlices::leave(int place) {
   } else {
     const TimePoint now = clock_.now(), since = std::min(slice.since.load_relaxed(), now);
     slice.since.store_relaxed(since);
-    if (now - since >= kSlice && pass_on(slice, place)) return;
+    if (now - since >= kSlice && pass_on(slice, place, busy_of(me))) return;
   }
   uint64_t mine = busy_of(me);
   slice.word.cas_strong_acq_rel(mine, kept_by(me));  // else it was taken: the call took long
 }
 
+void TimeSlices::rest() {
+  const int place = last_places_.of(number_);
+  if (static_cast<size_t>(place) >= slices_.size()) return;
+  Slice& slice = slices_[static_cast<size_t>(place)];
+  uint64_t mine = kept_by(this_thread_number());
+  if (slice.word.load_relaxed() != mine) return;
+  if (waiting_.load_relaxed() != 0 && pass_on(slice, place, mine)) return;
+  slice.since.store_relaxed(TimePoint::max());
+  slice.word.cas_strong_acq_rel(mine, 0);  // else it was taken as idle
+}
+
 // The slice goes to the first that waits. False: nobody does, or the slice was taken meanwhile.
-bool TimeSlices::pass_on(Slice& slice, int place) {
+bool TimeSlices::pass_on(Slice& slice, int place, uint64_t from) {
   auto line = line_.lock();
   if (line->waiters.empty()) return false;
   Waiter& next = *line->waiters.front();
-  uint64_t mine = busy_of(this_thread_number());
   slice.since.store_relaxed(TimePoint::max());
-  if (!slice.word.cas_strong_acq_rel(mine, busy_of(next.owner))) return false;
+  if (!slice.word.cas_strong_acq_rel(from, busy_of(next.owner))) return false;
   slice.calls.store_relaxed(slice.calls.load_relaxed() + 1);
   next.place = place;
   next.parker.tell(kLook);

@@ -1,22 +1,25 @@
 // time_slices.h: which of many threads go on, where each calls again and again on the processors of callers.
 //
-//   What       Threads that run eager operators come back within microseconds. More of them than processors
-//              would take a processor from each other, and Python's lock, for every operator. So `width` of
-//              them have a slice of time at once. A thread keeps its slice from call to call: for kSlice
-//              after others began to wait, else for good.
+//   What       Threads that run eager operators come back within microseconds. Many of them would take
+//              processors from each other, and Python's lock, for every operator. So `width` of them have a
+//              slice of time at once. A thread keeps its slice from call to call: for kSlice after others
+//              began to wait, else for good.
+//   Rest       A thread that is about to wait for its device, or to run what takes long, says so: its slice
+//              goes on to the first that waits for one. Its next call seeks one like any other.
 //   Idle       The first that waits takes a slice whose owner did not call for kIdle, or whose owner's call
 //              has not ended for kLong: then one thread more goes on.
 //   Hint       A slice says who should go on, not who may. A call never waits for a slice while every owner
 //              waits for that call: after kLong it has one. A call within a call needs none.
 //   Order      First come, first served. A slice that ends is handed to the first that waits.
 //   States     A slice is free at first. A call of its owner makes it busy. The end of the call makes it
-//              kept: the owner's next call finds it. Only compare-and-swap changes a slice's word, so that
-//              two threads never have one slice.
+//              kept: the owner's next call finds it. Rest makes a kept one free, or the next one's. Only
+//              compare-and-swap changes a slice's word, so that two threads never have one slice.
 //   Threads    Any. Within its slice a thread writes one line of its own and takes no lock.
 //   Blocks     A Call's constructor, while `width` others have slices, until its deadline.
 //   Lifetime   Outlives its calls.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -35,7 +38,14 @@ class TimeSlices {
  public:
   static constexpr Duration kSlice = std::chrono::milliseconds(10);
   static constexpr Duration kIdle = std::chrono::milliseconds(1);
-  static constexpr Duration kLong = std::chrono::milliseconds(10);
+  static constexpr Duration kLong = std::chrono::milliseconds(1);
+
+  // How many threads are best at once (docs/performance.md and docs/cuda.md compare). Where callers compute,
+  // idle cores help those few; more threads would be in each other's way for Python's lock. A device that
+  // computes by itself needs one thread in Python and one that describes its operator.
+  static int width_for(int threads, bool synchronous) {
+    return synchronous ? std::min(threads, std::max(3, threads / 5)) : 2;
+  }
 
   // width >= 1. The clock outlives it.
   TimeSlices(int width, const Clock& clock);
@@ -56,9 +66,13 @@ class TimeSlices {
     const int place_;
   };
 
+  int width() const { return static_cast<int>(slices_.size()); }
+  // Of a thread, outside its calls.
+  void rest();
+
   struct Stats {
     uint64_t waits = 0;   // calls that had to
-    uint64_t passed = 0;  // slices that ended because others waited
+    uint64_t passed = 0;  // slices that ended, or rested, while others waited
     uint64_t idle = 0;    // free, or taken from owners that did not call
     uint64_t longs = 0;   // taken from owners whose call took long
   };
@@ -102,7 +116,7 @@ class TimeSlices {
     uint64_t Stats::* counts = nullptr;
   };
   Taken take_idle(uint64_t owner, std::vector<Seen>& seen);
-  bool pass_on(Slice& slice, int place);
+  bool pass_on(Slice& slice, int place, uint64_t from);
   void removed(Line& line, bool was_first);
 
   inline static constinit thread_local LastPlaces last_places_;

@@ -59,12 +59,41 @@ TEST_CASE("simulated: threads that stay away, that take long and that have deadl
           if (sim.random(4) == 0) const TimeSlices::Call inner(slices, Deadline::never());
           yield_point("a call");
           if (sim.random(4) == 0) sim.pause(milliseconds(1 + sim.random(40)));
+          if (sim.random(8) == 0) slices.rest();  // no rest, within a call
           calls.add_relaxed(1);
         }
+        if (sim.random(3) == 0) slices.rest();
         if (sim.random(4) == 0) sim.pause(milliseconds(sim.random(8)));
       }
     });
     sim.expect(calls.load_relaxed() == kThreads * kCalls, "each call ended");
+  });
+}
+
+TEST_CASE(
+    "simulated: threads that rest leave no more at once than there are slices, and keep nobody waiting") {
+  holds_for_seeds(200, [](Simulation& sim) {
+    const int width = 1 + static_cast<int>(sim.random(2));
+    constexpr int kThreads = 4, kCalls = 8;
+    TimeSlices slices(width, Clock::real());
+    Atomic<int> inside{0}, most{0}, calls{0};
+    run_together(kThreads, [&](int) {
+      for (int i = 0; i < kCalls; ++i) {
+        {
+          const TimeSlices::Call call(slices, Deadline::never());
+          const int now = inside.add_acq_rel(1) + 1;
+          if (now > most.load_relaxed()) most.store_relaxed(now);
+          yield_point("a call");
+          inside.sub_acq_rel(1);
+          calls.add_relaxed(1);
+        }
+        slices.rest();
+        sim.pause(microseconds(500));  // for the device
+      }
+    });
+    sim.expect(calls.load_relaxed() == kThreads * kCalls, "each call ended");
+    sim.expect(most.load_relaxed() <= width, "slices bound what goes on");
+    sim.expect(slices.stats().longs == 0, "no slice was taken from a call");
   });
 }
 

@@ -45,6 +45,8 @@ TEST_CASE(
   CHECK(stats.passed + stats.idle + stats.longs <= stats.waits);
 }
 
+constexpr Duration kPatience = std::chrono::seconds(10);  // with threads that need only be let run
+
 // Stands still until it is advanced, and counts who looks.
 class LookedAtClock final : public Clock {
  public:
@@ -116,6 +118,37 @@ TEST_CASE("a slice is taken once its owner has not called for kIdle, or its call
     one.let_look();
     CHECK(one.slices.stats().idle == (is_busy ? 0 : 1));
     CHECK(one.slices.stats().longs == (is_busy ? 1 : 0));
+  }
+}
+
+TEST_CASE("a thread that is about to wait for the device gives its slice to the first that waits, at once") {
+  OneSlice one;
+  one.slices.rest();
+  // Its clock stands still.
+  for (const Deadline patience = Deadline::in(kPatience); !one.over.load_acquire(); give_way()) {
+    if (patience.expired()) break;
+  }
+  CHECK(one.over.load_acquire());
+  const TimeSlices::Stats stats = one.slices.stats();
+  CHECK(stats.passed == 1);
+  CHECK(stats.idle + stats.longs == 0);
+}
+
+TEST_CASE("the slice of a thread that rests is free where nobody waits, and its owner comes back to it") {
+  TimeSlices slices(1, Clock::real());
+  for (int turn = 0; turn < 3; ++turn) {
+    {
+      const TimeSlices::Call mine(slices, Deadline::never());
+    }
+    slices.rest();
+    slices.rest();  // of no slice: nothing
+    Thread other("other", [&] {
+      const TimeSlices::Call call(slices, Deadline::never());
+      slices.rest();  // within a call: nothing
+    });
+    other.join();
+    // Only this thread, for the slice that the other one has kept.
+    CHECK(slices.stats().waits == static_cast<uint64_t>(turn));
   }
 }
 

@@ -176,6 +176,7 @@ TEST_CASE("one row of each heavy step keeps sixteen cores busy, and a small step
     CAPTURE(name_of(c));
     CAPTURE(sharing.words);
     CHECK((sharing.pieces > 1) == c.divided);
+    CHECK(program->keeps_to_a_core() != c.divided);
     if (c.divided) {
       CHECK(sharing.balance >= kBalance);
       CHECK(sharing.words.find(" cores, ") != Text::npos);
