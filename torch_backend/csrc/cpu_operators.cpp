@@ -271,11 +271,15 @@ const c10::IValue* same_as(const c10::Argument& result, const c10::FunctionSchem
   return nullptr;
 }
 
+// They write all of a tensor that is not named out, and read nothing of it.
+constexpr std::string_view kOverwrite[] = {"aten::_cummax_helper", "aten::_cummin_helper", "aten::fill_",
+                                           "aten::zero_"};
+
 HostTensors::Use use_of(const c10::Argument& argument, const c10::FunctionSchema& schema) {
   if (!is_written(argument)) return HostTensors::Use::read;
-  // These have what they write among their positional arguments.
-  const bool is_scan = schema.name() == "aten::_cummax_helper" || schema.name() == "aten::_cummin_helper";
-  return argument.is_out() || is_scan ? HostTensors::Use::written : HostTensors::Use::updated;
+  const bool is_result =
+      argument.is_out() || std::ranges::find(kOverwrite, schema.name()) != std::end(kOverwrite);
+  return is_result ? HostTensors::Use::written : HostTensors::Use::updated;
 }
 
 bool is_complex(c10::ArrayRef<c10::IValue> arguments) {
