@@ -4,10 +4,10 @@
 //              are copies of the elements in the host's memory, with the same strides. Tensors of one storage
 //              share a storage here, too, so that PyTorch finds what overlaps.
 //   Use        of() each tensor, then fetch(), then the kernel, then give() and take_back().
-//   Waits      of() where the memory is used in place, for all that uses it; fetch() elsewhere, once, for what
-//              writes the tensors and for their copies. Copies to the device are enqueued only.
-//   Errors     A failed run that made a tensor's values is thrown by the waits. Until give() and take_back()
-//              nothing of the device's is changed where tensors are copies.
+//   Blocks     of(), where the memory is used in place, until nothing else uses it; fetch(), elsewhere, until
+//              what writes the tensors and their copies are over. Copies to the device are enqueued only.
+//   Errors     The waits throw the failure of a run that made a tensor's values. Where tensors are copies,
+//              nothing of the device's is changed before give() and take_back().
 //   Threads    One; others may use the same tensors.
 #pragma once
 

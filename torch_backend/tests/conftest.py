@@ -38,6 +38,8 @@ def pytest_collection_modifyitems(config, items):
     runs = {
         "test_on_the_double": ON_THE_DOUBLE,
         "test_on_cuda": ON_CUDA,
+        "test_cpu_operators_on_cuda": ON_CUDA,
+        "test_lost_streams": ON_THE_DOUBLE,
         "test_pinned_on_cuda": ON_CUDA,
         "test_shared_submissions": ON_THE_DOUBLE or ON_CUDA,
         "test_two_devices": torch.heddle.device_count() > 1,

@@ -1,6 +1,6 @@
 """Operators that PyTorch's CPU computes, by name: values, counts, threads, out=.
 
-In the device's memory, or on copies where the host cannot address it (test_on_cuda.py).
+In the device's memory, or on copies where the host cannot address it (test_cpu_operators_on_cuda.py).
 """
 
 import subprocess
