@@ -15,7 +15,8 @@ OF_THREADS = ("batching", "exclusive", "no_shared_lock", "on_the_double", "share
 SLOW = "slow_models"
 
 ON_METAL = ("on_the_double", "shared_submissions", "threads", "scripted", "overloads", "exclusive",
-            "generate", "predecessor", "cpu_operators", "sorted_places", "two_devices")  # fmt: skip
+            "generate", "predecessor", "cpu_operators", "sorted_places", "two_devices",
+            "lost_streams")  # fmt: skip
 # One of so many cases of these files on the Metal double; `make test-long` runs them whole.
 ON_METAL_SHARED = ("opinfo", "modules", "compile", "dynamo", "in_place", "half_weights")
 METAL_SHARE = 24
@@ -24,7 +25,7 @@ METAL_MACS = NEWEST_MAC, OLDEST_MAC = "26.0-M4", "14.0-M1"
 ON_OLDEST = "names or predecessor or (eight_threads and not exits) or compile_it_once or decode or resnet"
 
 ON_CUDA = ("on_cuda", "pinned_on_cuda", "shared_submissions", "threads", "scripted", "exclusive", "unique",
-           "two_devices")  # fmt: skip
+           "two_devices", "cpu_operators", "cpu_operators_on_cuda")  # fmt: skip
 # Processes that end with work in flight take long there, and a program of tests/gpu has them on that double.
 LEFT_OUT_ON_CUDA = ("-k", "not exits")
 ON_CUDA_SHARED = ("opinfo", "overloads", "modules", "compile", "dynamo", "generate", "experts",
@@ -39,7 +40,8 @@ LEFT_OUT_OF_WHOLE = ("-k", "not operator_that_is_not_there")
 # The simulated device is asynchronous, its memory is out of the host's reach, and it objects to a submission
 # that breaks the protocol or touches memory of another one without order. `make test-long` runs them whole.
 ON_SIM_SHARED = ("opinfo", "threads", "in_place", "half_weights", "overloads", "scripted", "exclusive",
-                 "generate", "leases", "random", "experts", "sorted_places", "two_devices")  # fmt: skip
+                 "generate", "leases", "random", "experts", "sorted_places", "two_devices",
+                 "cpu_operators")  # fmt: skip
 SIM_SHARE = 24
 
 # With other PyTorchs than .venv's.

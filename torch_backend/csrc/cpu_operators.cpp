@@ -3,8 +3,6 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/op_registration/adaption.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/empty_strided.h>
 
 #include <algorithm>
 #include <deque>
@@ -12,7 +10,7 @@
 #include "arguments.h"
 #include "checks.h"
 #include "eager.h"
-#include "fallback.h"
+#include "host_tensors.h"
 #include "private_names.h"
 #include "process_end.h"
 #include "storage.h"
@@ -261,76 +259,6 @@ std::deque<CpuOperator>& cpu_operators() {
   return all;
 }
 
-void free_bytes(void* context) { delete static_cast<Tensor*>(context); }
-
-// The tensors of one call as CPU tensors. Those of one storage share a storage here, too, so that PyTorch
-// finds what overlaps.
-class HostTensors {
- public:
-  explicit HostTensors(c10::Device device) : device_(device) {}
-
-  c10::Device device() const { return device_; }
-
-  at::Tensor of(const at::Tensor& tensor, bool written) {
-    if (!tensor.defined() || tensor.device() != device_) return tensor;
-    auto made = make_tensor<c10::TensorImpl>(storage_of(tensor.storage(), written),
-                                             c10::DispatchKeySet(c10::DispatchKey::CPU), tensor.dtype());
-    auto* impl = made.unsafeGetTensorImpl();
-    impl->set_storage_offset(tensor.storage_offset());
-    impl->set_sizes_and_strides(tensor.sizes(), tensor.strides());
-    impl->_set_conj(tensor.is_conj());
-    impl->_set_neg(tensor.is_neg());
-    return made;
-  }
-
-  // What a kernel left of of(target, true): another shape, perhaps in memory of its own.
-  void take_back(const at::Tensor& host, const at::Tensor& target) {
-    const bool moved = host.storage().data() != bytes_of(target.storage()).address();
-    if (host.sizes() != target.sizes() || host.strides() != target.strides()) {
-      if (host.storage().nbytes() > target.storage().nbytes())
-        resize_storage(target.storage(), host.storage().nbytes());
-      target.unsafeGetTensorImpl()->set_sizes_and_strides(host.sizes(), host.strides());
-    }
-    if (moved && host.numel() != 0) HostTensors(device_).of(target, true).copy_(host);
-  }
-
-  at::Tensor to_device(const at::Tensor& result) {
-    if (!result.defined() || !result.device().is_cpu()) return result;
-    const auto options = result.options().device(device_);
-    const at::Tensor made = result.is_non_overlapping_and_dense()
-                                ? at::empty_strided(result.sizes(), result.strides(), options)
-                                : at::empty(result.sizes(), options);
-    if (made.numel() != 0) of(made, true).copy_(result);
-    return made;
-  }
-
- private:
-  c10::Storage storage_of(const c10::Storage& storage, bool written) {
-    return translated([&] {
-      Tensor bytes = bytes_of(storage);
-      if (storage.nbytes() != 0) {  // both wait
-        if (written) {
-          bytes.mutable_data();
-        } else {
-          bytes.data();
-        }
-      }
-      for (const auto& [theirs, made] : made_) {
-        if (theirs == storage.unsafeGetStorageImpl()) return made;
-      }
-      void* const data = const_cast<void*>(bytes.address());
-      c10::DataPtr kept(data, new Tensor(std::move(bytes)), &free_bytes, c10::Device(c10::kCPU));
-      c10::Storage made(c10::Storage::use_byte_size_t(), storage.nbytes(), std::move(kept),
-                        c10::GetAllocator(c10::kCPU), /*resizable=*/true);
-      made_.emplace_back(storage.unsafeGetStorageImpl(), made);
-      return made;
-    });
-  }
-
-  const c10::Device device_;
-  std::vector<std::pair<c10::StorageImpl*, c10::Storage>> made_;
-};
-
 // The argument that a result of a mutable operator is.
 const c10::IValue* same_as(const c10::Argument& result, const c10::FunctionSchema& schema,
                            c10::ArrayRef<c10::IValue> arguments) {
@@ -341,6 +269,22 @@ const c10::IValue* same_as(const c10::Argument& result, const c10::FunctionSchem
       return &arguments[i];
   }
   return nullptr;
+}
+
+// They write all of a tensor that is not named out, and read nothing of it.
+constexpr std::string_view kOverwrite[] = {"aten::_cummax_helper", "aten::_cummin_helper", "aten::fill_",
+                                           "aten::zero_"};
+
+HostTensors::Use use_of(const c10::Argument& argument, const c10::FunctionSchema& schema) {
+  if (!is_written(argument)) return HostTensors::Use::read;
+  const bool is_result =
+      argument.is_out() || std::ranges::find(kOverwrite, schema.name()) != std::end(kOverwrite);
+  return is_result ? HostTensors::Use::written : HostTensors::Use::updated;
+}
+
+bool is_complex(c10::ArrayRef<c10::IValue> arguments) {
+  return std::ranges::any_of(
+      arguments, [](const c10::IValue& each) { return each.isTensor() && each.toTensor().is_complex(); });
 }
 
 void run_on_host(const c10::OperatorHandle& op, c10::Stack& stack, c10::Device device) {
@@ -358,21 +302,24 @@ void run_on_host(const c10::OperatorHandle& op, c10::Stack& stack, c10::Device d
   }
   const Writes writes(std::move(written_to));
   for (size_t i = 0; i < count; ++i) {
-    const bool written = is_written(schema.arguments()[i]);
+    const HostTensors::Use use = use_of(schema.arguments()[i], schema);
     there.push_back(mapped(arguments[i], [&](const at::Tensor& tensor) {
-      at::Tensor seen = host.of(tensor, written);
-      if (written && !seen.is_same(tensor)) targets.emplace_back(seen, tensor);
+      at::Tensor seen = host.of(tensor, use);
+      if (use != HostTensors::Use::read && !seen.is_same(tensor)) targets.emplace_back(seen, tensor);
       return seen;
     }));
   }
+  host.fetch();
   op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &there);
-  for (const auto& [seen, target] : targets) host.take_back(seen, target);
+  // What needs memory comes first: where there is none, no target has other values yet.
   for (size_t i = 0; i < there.size(); ++i) {
     const c10::IValue* const target = same_as(schema.returns()[i], schema, arguments);
     stack.push_back(target != nullptr ? *target : mapped(there[i], [&](const at::Tensor& result) {
-      return host.to_device(result);
+      return host.give(result);
     }));
   }
+  for (const auto& [seen, target] : targets) host.take_back_shape(seen, target);
+  for (const auto& [seen, target] : targets) host.take_back(seen, target);
 }
 
 }  // namespace
@@ -383,15 +330,10 @@ void CpuOperator::operator()(const c10::OperatorHandle& op, c10::Stack& stack) {
   const auto arguments = torch::jit::last(stack, schema.arguments().size());
   const c10::DeviceIndex index = device_of(arguments);
   check_devices(schema, arguments, c10::Device(kType, index));
-  if (!translated([&] { return device_at(index).unified_memory(); })) {
-    const bool has_complex = std::ranges::any_of(
-        arguments, [](const c10::IValue& each) { return each.isTensor() && each.toTensor().is_complex(); });
-    if (auto* const on_device = unique_on_device(name_); on_device != nullptr && !has_complex)
-      return on_device(stack);
-    run_on_copies(op, stack,
-                  " runs on PyTorch's CPU, which cannot address the memory of this device heddle.");
-    return;
-  }
+  if (auto* const on_device = unique_on_device(name_);
+      on_device != nullptr && !is_complex(arguments) &&
+      !translated([&] { return device_at(index).unified_memory(); }))
+    return on_device(stack);
   calls_.fetch_add(1, std::memory_order_relaxed);
   run_on_host(op, stack, c10::Device(kType, index));
 }

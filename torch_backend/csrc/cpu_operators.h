@@ -1,13 +1,14 @@
-// cpu_operators.h: operators that PyTorch's own CPU kernels compute on the device's memory: factorisations,
-// Fourier transforms, special functions and the like, each by its name and counted.
+// cpu_operators.h: operators that PyTorch's own CPU kernels compute for the device: factorisations, Fourier
+// transforms, special functions and the like, each by its name and counted.
 //
-//   What       A call waits for the work that its tensors still need and sees their memory as CPU tensors,
-//              without a copy. In-place and out= forms write there. Results are copied into new tensors of
-//              the device, with the CPU's strides.
-//   Refused    On a device whose memory the host cannot address, but for unique.h: NotImplementedError with
-//              the operator's name, unless the fallback of fallback.h is allowed, which copies the arguments.
+//   What       A call waits for the work that its tensors still need. Where the host addresses the device's
+//              memory, the kernel reads it without a copy, and in-place and out= forms write there; elsewhere
+//              what it reads is copied to the host first, and what it wrote to the device after it
+//              (host_tensors.h). Results are new tensors of the device, with the CPU's strides.
+//   Errors     PyTorch's own, as the kernel raises them. Where tensors are copied, those of the device are
+//              unchanged then.
 //   Threads    Any; no lock.
-//   Blocks     Until the tensors are ready, then as long as the kernel computes.
+//   Blocks     Until the tensors are ready, and copied, then as long as the kernel computes.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>

@@ -22,23 +22,19 @@ Fallbacks& fallbacks() {
 }
 
 void without_kernel(const c10::OperatorHandle& op, c10::Stack* stack) {
-  run_on_copies(op, *stack, " is not implemented on device heddle.");
-}
-
-}  // namespace
-
-void run_on_copies(const c10::OperatorHandle& op, c10::Stack& stack, const char* why) {
   const std::string name = c10::toString(op.operator_name());
   TORCH_CHECK_NOT_IMPLEMENTED(
-      fallbacks().allowed.load(std::memory_order_relaxed), name, why,
-      " Run this part on the CPU (tensor.cpu()), or let all such operators run there, counted: "
-      "torch.heddle.allow_cpu_fallback(True)");
+      fallbacks().allowed.load(std::memory_order_relaxed), name,
+      " is not implemented on device heddle. Run this part on the CPU (tensor.cpu()), or let all such "
+      "operators run there, counted: torch.heddle.allow_cpu_fallback(True)");
   {
     const std::lock_guard lock(fallbacks().lock);
     ++fallbacks().counts[name];
   }
-  at::native::cpu_fallback(op, &stack);
+  at::native::cpu_fallback(op, stack);
 }
+
+}  // namespace
 
 void allow_cpu_fallback(bool on) { fallbacks().allowed.store(on, std::memory_order_relaxed); }
 

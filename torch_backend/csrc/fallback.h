@@ -4,16 +4,14 @@
 //   Blocks     Until the copies are there, and as long as the CPU computes.
 #pragma once
 
-#include <ATen/core/dispatch/Dispatcher.h>
-
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace heddle::torch_backend {
 
-// NotImplementedError of the operator's name and `why`, unless allow_cpu_fallback(true) was called.
-void run_on_copies(const c10::OperatorHandle& op, c10::Stack& stack, const char* why);
+// Until it was called with true, they raise NotImplementedError with the operator's name.
 void allow_cpu_fallback(bool on);
 std::vector<std::pair<std::string, uint64_t>> cpu_fallbacks();  // how often each operator ran so
 

@@ -37,8 +37,9 @@ def pytest_collection_modifyitems(config, items):
     """Leaves out what needs a double, a GPU or a later PyTorch where there is none, and other shares."""
     runs = {
         "test_on_the_double": ON_THE_DOUBLE,
-        "test_cpu_operators": not ON_CUDA,
         "test_on_cuda": ON_CUDA,
+        "test_cpu_operators_on_cuda": ON_CUDA,
+        "test_lost_streams": ON_THE_DOUBLE,
         "test_pinned_on_cuda": ON_CUDA,
         "test_shared_submissions": ON_THE_DOUBLE or ON_CUDA,
         "test_two_devices": torch.heddle.device_count() > 1,

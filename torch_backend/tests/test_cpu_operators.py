@@ -1,15 +1,23 @@
-"""Operators that PyTorch's CPU computes in the device's memory, by name: values, counts, threads, out=."""
+"""Operators that PyTorch's CPU computes, by name: values, counts, threads, out=.
+
+In the device's memory, or on copies where the host cannot address it (test_cpu_operators_on_cuda.py).
+"""
 
 import subprocess
 import sys
 from collections import Counter
 
+import heddle.torch
 import pytest
 import torch
+from opinfo_cases import Case, op_infos, out_cases, run_case, run_out
+from opinfo_coverage import read_list
 from threads import count_right, run_threads
 from torch.nn import functional as F
 
 aten = torch.ops.aten
+# Elsewhere the device finds unique elements itself.
+IN_PLACE = torch.heddle.device_names()[0] in ("host", "metal")
 
 
 def numbers(*shape, dtype=torch.float32, seed=3):
@@ -94,7 +102,34 @@ def test_a_call_that_pytorch_refuses_raises_its_error_and_the_next_one_is_right(
     ],
 )
 def test_operators_that_no_sample_names_run_and_are_counted(operator, call):
-    assert called(call) == {f"aten::{operator}": 1}
+    assert called(call) == ({f"aten::{operator}": 1} if IN_PLACE or "unique" not in operator else {})
+
+
+def _cases():
+    """A case of OpInfo's for each of these operators that has one; a case may be of several."""
+    there = set(heddle.torch._C.operators_on_cpu())
+    for operator, (case, _) in read_list().items():
+        name, _, dtype = case.rpartition("-")
+        if operator in there and name in op_infos():
+            yield Case(name, getattr(torch, dtype))
+
+
+CASES = list(dict.fromkeys(_cases()))
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_samples_have_the_cpus_values(case, device):
+    outcome = run_case(case, device)
+    assert not outcome.wrong, "\n".join(outcome.wrong[:5])
+    assert outcome.ran > 0
+    assert outcome.refused == 0, sorted(outcome.refusals)
+
+
+@pytest.mark.parametrize("case", out_cases(CASES), ids=str)
+def test_out_has_the_cpus_values(case, device):
+    outcome = run_out(case, device)
+    assert not outcome.wrong, "\n".join(outcome.wrong)
+    assert outcome.ran > 0
 
 
 # ---- memory
@@ -109,6 +144,27 @@ def test_what_is_written_is_written_where_it_lies():
     x[1::2].digamma_()
     x.T[2:, 0].lgamma_()
     assert there.data_ptr() == address
+    torch.testing.assert_close(there.cpu(), x)
+
+
+def test_tensors_of_one_memory_share_it_on_the_cpu_too():
+    x = numbers(6, 8) + 1
+    there = x.to("heddle")
+    for view in (
+        lambda x: x[2:, 1::3],
+        lambda x: x.T[3],
+        lambda x: x[:, :1].expand(-1, 5),
+        lambda x: x.unfold(1, 3, 1),
+        lambda x: x.as_strided((3, 2, 2), (1, 1, 9), 4),
+    ):
+        same(lambda x, view=view: torch.special.zeta(view(x), view(x) + x[0, 0]), x)
+        same(lambda x, view=view: torch.complex(view(x), view(x)).angle(), x)
+    for each in (x, there):
+        torch.lgamma(each[1:3, ::2], out=each[3:5, 1::2])
+        torch.special.i0e(each[5], out=each[5])
+        torch.digamma(each[:, 4:], out=each[:, :4])
+        with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
+            each[:1].expand(3, 8).lgamma_()
     torch.testing.assert_close(there.cpu(), x)
 
 

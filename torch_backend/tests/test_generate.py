@@ -118,19 +118,48 @@ def test_eight_threads_generate_with_a_compiled_model_what_the_cpu_does(make, ca
     assert needed(reasons) == []  # none for a thread
 
 
-@pytest.mark.parametrize("cache", [None, "static"])
-@pytest.mark.parametrize("make", [gpt2, llama])
-def test_eight_threads_sample_from_a_seed_what_their_streams_sample_alone(make, cache, device):
-    module = make().eval().requires_grad_(False).to(device)
+def sampler(module, cache, device):
+    """What the thread's stream samples: each stream has a sequence of random numbers of its own."""
     prompt = words(0)
     streams = [torch.Stream(device) for _ in range(THREADS)]
 
-    def sample(thread, _=0):
+    def sample(thread, _=0, module=module):
         with streams[thread]:
             return said(module, prompt, cache, device, do_sample=True, top_k=20)
 
+    return sample
+
+
+@pytest.mark.parametrize("cache", [None, "static"])
+@pytest.mark.parametrize("make", [gpt2, llama])
+def test_eight_threads_sample_from_a_seed_what_their_streams_sample_alone(make, cache, device):
+    sample = sampler(make().eval().requires_grad_(False).to(device), cache, device)
     torch.heddle.manual_seed(9)
     alone = [sample(thread) for thread in range(THREADS)]
     assert len({tuple(each.tolist()) for each in alone}) == THREADS
     torch.heddle.manual_seed(9)
     assert count_right(THREADS, 1, sample, lambda thread, _: alone[thread]) == THREADS
+
+
+@pytest.mark.parametrize("cache", [None, "static"])
+@pytest.mark.parametrize("make", [gpt2, llama])
+def test_a_compiled_model_samples_from_a_seed_what_the_eager_one_does(
+    make, cache, device, built, fresh_dynamo
+):
+    eager = make().eval().requires_grad_(False).to(device)
+    compiled = copy.deepcopy(eager)
+    compiled.forward = torch.compile(compiled.forward, backend="heddle")
+    sample = sampler(eager, cache, device)
+    torch.heddle.manual_seed(9)
+    alone = [sample(thread) for thread in range(THREADS)]
+    assert len({tuple(each.tolist()) for each in alone}) == THREADS
+    assert not built
+    torch.heddle.manual_seed(9)
+    for thread in range(THREADS):
+        torch.testing.assert_close(sample(thread, module=compiled), alone[thread], rtol=1e-4, atol=1e-4)
+    assert built  # the model's forward ran compiled
+    torch.heddle.manual_seed(9)
+    done = count_right(
+        THREADS, 1, lambda thread, _: sample(thread, module=compiled), lambda thread, _: alone[thread]
+    )
+    assert done == THREADS

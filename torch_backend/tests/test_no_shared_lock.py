@@ -10,7 +10,6 @@ import subprocess
 import sys
 
 import pytest
-from conftest import ON_CUDA
 
 PROGRAM = """import threading
 import heddle, torch
@@ -46,8 +45,6 @@ CASES = {
                                  [wide[0].lgamma(), torch.special.i0e(wide[1])]),
     "torch.compile": (lambda: [dynamo(one)] * 2, rows, of_one),
 }
-if torch.heddle.device_names()[0].startswith("cuda"):
-    del CASES["two operators of the CPU"]  # which cannot address a GPU's memory
 ballast, inside, met = [], None, set()
 
 def free_memory():
@@ -99,7 +96,7 @@ CASES = (
     "one module",
     "two modules",
     "two operators",
-    *(() if ON_CUDA else ("two operators of the CPU",)),
+    "two operators of the CPU",
     "torch.compile",
 )
 

@@ -58,20 +58,6 @@ def on_device(*shape):
     return torch.randn(*shape).to("heddle")
 
 
-def test_what_the_cpu_would_compute_is_refused_by_name():
-    x = on_device(4, 4)
-    for name, call in (
-        ("_linalg_svd", torch.linalg.svd),
-        ("lgamma", torch.lgamma),
-        ("_fft_r2c", torch.fft.rfft),
-        ("mul.Tensor", lambda x: x.to(torch.complex64) * 2),
-    ):
-        for _ in range(2):
-            with pytest.raises(NotImplementedError, match=f"aten::{name}.* cannot address"):
-                call(x)
-    assert torch.heddle.cpu_operators() == {}
-
-
 def test_complex_tensors_are_viewed_and_copied():
     x = torch.randn(3, 2)
     z = torch.view_as_complex(x)
@@ -298,7 +284,7 @@ def test_of_unique_elements_only_their_number_goes_to_the_host():
     assert not {each.key for each in profile.key_averages()} & {"aten::copy_", "copy"}
     for got, wanted in zip(found, find(x), strict=True):
         assert torch.equal(got.cpu(), wanted)
-    with pytest.raises(NotImplementedError, match=r"_unique2 .*cannot address"):
+    with pytest.raises(NotImplementedError, match=r"not implemented for 'ComplexFloat'"):  # as on the CPU
         torch.unique(there.to(torch.complex64))
 
 

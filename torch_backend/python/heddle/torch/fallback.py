@@ -1,7 +1,8 @@
 """Operators that PyTorch's CPU computes: some by name, always; those that the device lacks, if allowed.
 
-Factorisations, Fourier transforms, special functions and the like run PyTorch's own CPU kernels on the
-device's memory, without a copy, wherever the host can address it: cpu_operators() counts them.
+Factorisations, Fourier transforms, special functions and the like run PyTorch's own CPU kernels: on the
+device's memory, without a copy, where the host can address it, and elsewhere (a GPU of NVIDIA's) on copies,
+with one wait a call. cpu_operators() counts them.
 
 An operator that the device does not have raises NotImplementedError, unless the CPU may do it. That way
 copies the arguments to the CPU and the results back, once per call. It is for finding out what a model
@@ -36,7 +37,7 @@ def fallbacks() -> dict[str, int]:
 
 
 def cpu_operators() -> dict[str, int]:
-    """How often each operator ran on the CPU in the device's memory, since the process began."""
+    """How often each operator that has the CPU's kernel by its name ran, since the process began."""
     return dict(_C.cpu_operators())
 
 
