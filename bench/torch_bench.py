@@ -186,6 +186,13 @@ def models(chosen: list[str], rounds: int, seconds: float) -> dict[str, dict]:
     return figures
 
 
+def one_batch(case: Case, rounds: int, seconds: float) -> list[float]:
+    """What all processors make of as many rows as there are callers, if nobody had to bring them together."""
+    module, inputs = case.module(), case.inputs(CALLERS)
+    peer = Peer(lambda: first(module(*inputs)))
+    return [CALLERS * peer.rate(1, seconds) for _ in range(rounds)]
+
+
 def callers(rounds: int, seconds: float) -> dict:
     case = CASES[0]
     print(f"\n{case.name}: {CALLERS} threads with one row each", flush=True)
@@ -195,10 +202,13 @@ def callers(rounds: int, seconds: float) -> dict:
     best = fastest(rates, theirs)
     figure = ratio(rates["heddle compiled"], rates[best])
     show(f"heddle compiled / {best}", figure, "x", BARS["callers"])
+    batches = one_batch(case, rounds, seconds)
+    show(f"PyTorch, batches of {CALLERS} by one thread", spread(batches), "rows/s")
     stats = model.coalescing_stats()
     singles = stats["rows"].get(1, 0) / stats["batches"]
     print(f"  rows a batch {stats['calls'] / stats['batches']:.2f}, batches of one row {singles:.0%}")
-    return {"ratio": figure, "peer": best, "calls_per_s": rates, "batches_of_one": singles}
+    said = {"ratio": figure, "peer": best, "calls_per_s": rates, "batches_of_one": singles}
+    return said | {"batch_rows_per_s": batches}
 
 
 def dispatch(rounds: int) -> dict:

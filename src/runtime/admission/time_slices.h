@@ -38,7 +38,7 @@ class TimeSlices {
  public:
   static constexpr Duration kSlice = std::chrono::milliseconds(10);
   static constexpr Duration kIdle = std::chrono::milliseconds(1);
-  static constexpr Duration kLong = std::chrono::milliseconds(1);
+  static constexpr Duration kLong = std::chrono::milliseconds(10);
 
   // How many threads are best at once (docs/performance.md and docs/cuda.md compare). Where callers compute,
   // idle cores help those few; more threads would be in each other's way for Python's lock. A device that
