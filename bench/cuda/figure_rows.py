@@ -108,6 +108,8 @@ def outstanding(table: Table) -> None:
         sides[name] = table.sides.peer(kind, "mlp", 8 * n)
     eager = "eager, 8 threads"
     sides[eager] = table.sides.peer("eager", "mlp", 8)
+    for name, side in sides.items():  # the last requests make a batch of a size that was not compiled
+        table.sides.first_try(f"mlp, {name}", side)
     rates = table.turns("mlp, requests under way", sides)
     for name in sides:
         if name != eager:
