@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
+import os
+import weakref
 from concurrent.futures import Future
 from typing import Any
 
-from ._heddle import Model, Submitted
-from .batching.answers import set_done
+from ._heddle import Mail, Model, Submitted
+from .batching.answers import deliver, set_done
 
 
 class Submission(Future):  # type: ignore[type-arg]
@@ -48,17 +51,55 @@ def submit(self: Model, *inputs: Any, **named: Any) -> Future[Any]:
     return future
 
 
+class Mailbox:
+    """The answers to the calls of one event loop: models' threads put them in without the GIL, and the loop
+    takes all that are there at once. Only its loop holds it, which lets go of it when it is closed."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        ends = os.pipe()
+        self.mail = Mail(*ends)
+        self.waiting: dict[int, tuple[asyncio.Future[Any], Any]] = {}
+        for end in ends:
+            os.set_blocking(end, False)
+        # In a context of its own: the loop would keep that of the task whose call is the first.
+        contextvars.Context().run(loop.add_reader, ends[0], self.deliver)
+
+    def deliver(self) -> None:
+        deliver(self.mail.take(self.waiting))
+
+
+# By the id of its loop, which another loop has only when that one, and its mailbox, are gone.
+_mailboxes: weakref.WeakValueDictionary[int, Mailbox] = weakref.WeakValueDictionary()
+
+
+def _send(
+    model: Model, loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any], inputs: Any, named: Any
+) -> Submitted:
+    mailbox = _mailboxes.get(id(loop))
+    if mailbox is None:
+        try:
+            mailbox = _mailboxes[id(loop)] = Mailbox(loop)
+        except NotImplementedError:  # the loop watches no descriptors: each answer wakes it
+            return _send_alone(model, loop, future, inputs, named)
+    return model._submit_to(mailbox.mail, mailbox.waiting, future, *inputs, **named)
+
+
+def _send_alone(
+    model: Model, loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any], inputs: Any, named: Any
+) -> Submitted:
+    def answer(result: Any, error: BaseException | None, model: Model = model) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nothing there waits any more
+            loop.call_soon_threadsafe(set_done, future, result, error)
+
+    return model._submit(answer, *inputs, **named)
+
+
 async def asubmit(self: Model, *inputs: Any, **named: Any) -> Any:
     """``submit()`` for event loops: awaits what a call returns; also ``acall()``. A cancelled task takes
     its call out of its batch."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
-
-    def answer(result: Any, error: BaseException | None, model: Model = self) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nothing there waits any more
-            loop.call_soon_threadsafe(set_done, future, result, error)
-
-    submitted = self._submit(answer, *inputs, **named)
+    submitted = _send(self, loop, future, inputs, named)  # no mailbox in this frame, which may outlive the loop
     try:
         return await future
     except asyncio.CancelledError:

@@ -9,6 +9,7 @@
 #include "bindings.h"
 #include "device_tensor.h"
 #include "gil.h"
+#include "model_call.h"
 #include "options.h"
 
 namespace heddle::python {
@@ -30,7 +31,8 @@ size_t port_index(const std::vector<Port>& ports, std::string_view name) {
               "the model has no input '" + std::string(name) + "'; its inputs are " + port_names(ports));
 }
 
-// Positional arrays first, then by name. `timeout` and `stream` are the call's own.
+}  // namespace
+
 std::vector<nb::handle> arrange(const Model& model, const nb::args& args, const nb::kwargs& named,
                                 CallOptions& options) {
   const std::vector<Port>& ports = model.inputs();
@@ -70,14 +72,6 @@ std::vector<Tensor> to_tensors(const Model& model, const std::vector<nb::handle>
   return tensors;
 }
 
-// Another library's memory was lent by an array whose library does not get the results: nothing would keep it
-// from writing there while the model still reads.
-bool lends_to_no_taker(const std::vector<nb::handle>& arrays) {
-  return std::any_of(arrays.begin(), arrays.end(), [&](nb::handle array) {
-    return is_on_a_gpu(array) && !array.type().is(arrays[0].type());
-  });
-}
-
 Kind kind_of(const std::vector<nb::handle>& arrays) {
   return arrays.empty() ? Kind::numpy() : Kind::of(arrays[0]);
 }
@@ -89,6 +83,16 @@ nb::object wrap(const Kind& kind, const std::vector<Tensor>& outputs) {
     PyTuple_SetItem(tuple.ptr(), static_cast<Py_ssize_t>(i), kind.wrap(outputs[i]).release().ptr());
   }
   return tuple;
+}
+
+namespace {
+
+// Another library's memory was lent by an array whose library does not get the results: nothing would keep it
+// from writing there while the model still reads.
+bool lends_to_no_taker(const std::vector<nb::handle>& arrays) {
+  return std::any_of(arrays.begin(), arrays.end(), [&](nb::handle array) {
+    return is_on_a_gpu(array) && !array.type().is(arrays[0].type());
+  });
 }
 
 // A call that is known to be shorter keeps the GIL: with other threads about, giving it up and getting it
@@ -123,38 +127,6 @@ nb::object call(const Model& model, const nb::args& args, const nb::kwargs& name
   });
   pace->passed();
   return wrap(kind_of(arrays), outputs);
-}
-
-// What Python keeps of a submission: to withdraw it.
-struct Submitted {
-  std::stop_source stop;
-};
-
-// answer(results, error), one of them None, is called once, on a thread of the model's. It holds the model: a
-// model's end waits for its answers, and the thread that ends it may have the GIL, which they need.
-Submitted submit(const Model& model, const nb::object& answer, const nb::args& args,
-                 const nb::kwargs& named) {
-  const Entry entry;
-  CallOptions options;
-  Submitted submitted;
-  options.cancel = submitted.stop.get_token();
-  const std::vector<nb::handle> arrays = arrange(model, args, named, options);
-  const std::vector<Tensor> inputs = to_tensors(model, arrays);
-  const Callback callback(nb::make_tuple(answer, kind_of(arrays).as_object()), "Model.submit");
-  without_gil([&] {
-    model.submit(inputs, options,
-                 [callback](const std::vector<Tensor>& outputs, const std::exception_ptr& error) {
-                   callback.visit_last([&](const nb::object& kept) {
-                     const nb::object give = kept[0];
-                     if (error != nullptr) {
-                       give(nb::none(), to_exception(error));
-                     } else {
-                       give(wrap(Kind(nb::object(kept[1])), outputs), nb::none());
-                     }
-                   });
-                 });
-  });
-  return submitted;
 }
 
 std::vector<std::vector<Tensor>> to_requests(const Model& model, const nb::list& requests,
@@ -390,10 +362,9 @@ void bind_model(nb::module_& m) {
       .def_prop_ro("dtype", [](const Port& p) { return std::string(name(p.dtype)); })
       .def_prop_ro("shape", port_shape)
       .def("__repr__", describe);
-  nb::class_<Submitted>(m, "Submitted").def("withdraw", [](Submitted& s) { s.stop.request_stop(); });
-  nb::class_<Model>(m, "Model", nb::is_weak_referenceable())
-      .def("__call__", call)
-      .def("_submit", submit)
+  nb::class_<Model> model(m, "Model", nb::is_weak_referenceable());
+  bind_submitting(m, model);
+  model.def("__call__", call)
       .def("_run_together", run_together, "requests"_a, "formed"_a)
       .def("_arranged", arranged)
       .def("_group", group)

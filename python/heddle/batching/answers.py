@@ -79,7 +79,7 @@ class Mail:
             sleeper.lock.release()
         for loop, letters in self.letters.items():
             with contextlib.suppress(RuntimeError):  # the loop is closed: nothing there waits any more
-                loop.call_soon_threadsafe(_deliver, letters)
+                loop.call_soon_threadsafe(deliver, letters)
         self.letters.clear()
         callbacks, self.callbacks = self.callbacks, []
         for future in callbacks:
@@ -95,7 +95,7 @@ def set_done(future: asyncio.Future[Any], result: Any = None, error: BaseExcepti
         future.set_exception(error)
 
 
-def _deliver(letters: list[tuple[asyncio.Future[Any], Any, Any]]) -> None:
+def deliver(letters: list[tuple[asyncio.Future[Any], Any, Any]]) -> None:
     for letter in letters:
         set_done(*letter)
 
