@@ -99,7 +99,8 @@ async def asubmit(self: Model, *inputs: Any, **named: Any) -> Any:
     its call out of its batch."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
-    submitted = _send(self, loop, future, inputs, named)  # no mailbox in this frame, which may outlive the loop
+    # No mailbox in this frame, which a task that nobody ends keeps when its loop is closed.
+    submitted = _send(self, loop, future, inputs, named)
     try:
         return await future
     except asyncio.CancelledError:

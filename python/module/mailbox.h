@@ -3,9 +3,9 @@
 //   What       A model's threads put answers in, without the GIL; the loop's thread takes all that are there.
 //              The loop watches one end of a pipe. The first answer in an empty mailbox writes to the other:
 //              answers that come while the loop is busy wake it once.
-//   Closed     When nobody takes any more (the loop was closed, and the Python object is gone), what is put in
-//              is dropped. The pipe lives until the last call under way was answered.
-//   Threads    put() on any; the rest on the loop's, or on whichever drops the Python object.
+//   Life       The loop has it, and each call under way. It closes the pipe, and drops what a loop that was
+//              closed did not take, with the last of these.
+//   Threads    put() on any; the rest on the loop's.
 //   Fork       There is no lock that a child could find taken.
 #pragma once
 
@@ -29,7 +29,7 @@ using Letters = std::vector<std::unique_ptr<Letter>>;
 
 class Mailbox {
  public:
-  // The two ends of a pipe, neither of which waits: to be closed by the mailbox.
+  // The two ends of a pipe, which the mailbox closes. Neither may wait.
   Mailbox(int read_end, int write_end) : read_end_(read_end), write_end_(write_end) {}
   ~Mailbox();
   Mailbox(const Mailbox&) = delete;
@@ -38,10 +38,9 @@ class Mailbox {
   uint64_t next_call() { return ++calls_; }
   void put(std::unique_ptr<Letter> letter);
   Letters take();  // in the order in which they came
-  void close();
 
  private:
-  std::atomic<Letter*> latest_{nullptr};  // leads to those before it; an address of its own once closed
+  std::atomic<Letter*> latest_{nullptr};  // leads to those before it
   uint64_t calls_ = 0;
   const int read_end_;
   const int write_end_;

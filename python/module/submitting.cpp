@@ -54,31 +54,25 @@ Submitted submit(const Model& model, const nb::object& answer, const nb::args& a
   });
 }
 
-// What Python has of a mailbox; calls under way have it, too.
-class Mail {
- public:
-  Mail(int read_end, int write_end) : mailbox_(std::make_shared<Mailbox>(read_end, write_end)) {}
-  ~Mail() { mailbox_->close(); }
-  Mail(const Mail&) = delete;
-  Mail& operator=(const Mail&) = delete;
-  const std::shared_ptr<Mailbox>& mailbox() const { return mailbox_; }
-
- private:
-  const std::shared_ptr<Mailbox> mailbox_;
+// What Python has of a mailbox. Calls under way have it, too, and may drop it without the GIL.
+struct Mail {
+  Mail(int read_end, int write_end) : mailbox(std::make_shared<Mailbox>(read_end, write_end)) {}
+  const std::shared_ptr<Mailbox> mailbox;
 };
 
-// The answer goes into the mailbox, without the GIL, and waiting[call] says whose it is: (future, kind). On the
-// loop's thread, which is the one that takes answers out. Until then the call holds the model: without a loop
-// nobody else may, and its end, which waits for the answer, must not come with the GIL.
+// The answer goes into the mailbox, and waiting[call] says whose it is: (future, kind). That is added last: it
+// is this thread that takes answers out. The call holds the model: where the loop is closed nobody else may,
+// and a model's end waits for its answers, for which it may need what the thread that ends it has.
 Submitted submit_to(const Model& model, const Mail& mail, nb::dict waiting, const nb::object& future,
                     const nb::args& args, const nb::kwargs& named) {
-  const uint64_t call = mail.mailbox()->next_call();
+  const uint64_t call = mail.mailbox->next_call();
   nb::object slot;
   Submitted submitted = submit_as(model, args, named, [&](const nb::object& kind) -> Model::Answer {
     slot = nb::make_tuple(future, kind);
-    return [mailbox = mail.mailbox(), call, held = std::optional<Model>(model)](
+    return [mailbox = mail.mailbox, call, held = std::optional<Model>(model)](
                std::vector<Tensor> results, std::exception_ptr error) mutable {
       mailbox->put(std::make_unique<Letter>(Letter{call, std::move(results), std::move(error)}));
+      mailbox.reset();
       held.reset();
     };
   });
@@ -87,7 +81,7 @@ Submitted submit_to(const Model& model, const Mail& mail, nb::dict waiting, cons
 }
 
 // (future, result, error), one of the last two None.
-nb::object open(const Letter& letter, const nb::handle future, const nb::object& kind) {
+nb::object opened(const Letter& letter, const nb::handle future, const nb::object& kind) {
   if (letter.error != nullptr) return nb::make_tuple(future, nb::none(), to_exception(letter.error));
   try {
     return nb::make_tuple(future, wrap(Kind(kind), letter.results), nb::none());
@@ -101,12 +95,9 @@ nb::object open(const Letter& letter, const nb::handle future, const nb::object&
 nb::list take(const Mail& mail, nb::dict waiting) {
   const Entry entry;
   nb::list letters;
-  for (const auto& letter : mail.mailbox()->take()) {
-    const nb::int_ call(letter->call);
-    if (!waiting.contains(call)) continue;  // its submission was interrupted
-    const nb::object slot = waiting[call];
-    PyDict_DelItem(waiting.ptr(), call.ptr());
-    letters.append(open(*letter, slot[0], slot[1]));
+  for (const auto& letter : mail.mailbox->take()) {
+    const nb::object slot = waiting.attr("pop")(letter->call, nb::none());
+    if (!slot.is_none()) letters.append(opened(*letter, slot[0], slot[1]));  // else it was interrupted
   }
   return letters;
 }
