@@ -60,9 +60,9 @@ struct Mail {
   const std::shared_ptr<Mailbox> mailbox;
 };
 
-// The answer goes into the mailbox, and waiting[call] says whose it is: (future, kind). That is added last: this
-// thread is the one that takes answers out. The call holds the model: where the loop is closed nobody else may,
-// and a model's end waits for its answers, for which it may need what the thread that ends it has.
+// The answer goes into the mailbox, and waiting[call] says whose it is: (future, kind). That is added last:
+// it is this thread that takes answers out. The call holds the model: where the loop is closed nobody else
+// may, and a model's end waits for its answers, for which it may need what the thread that ends it has.
 Submitted submit_to(const Model& model, const Mail& mail, nb::dict waiting, const nb::object& future,
                     const nb::args& args, const nb::kwargs& named) {
   const uint64_t call = mail.mailbox->next_call();
