@@ -248,8 +248,8 @@ def python_asan_stage(log: Log) -> Count:
 # Of tests/python: those with threads, and what they share.
 FREE_THREADED = tuple(
     f"tests/python/test_{name}.py"
-    for name in ("free_threaded", "threads", "calls", "coalescing", "submit", "acall", "batch_queue",
-                 "batch_queue_life", "batch_queue_asyncio", "batch_inference", "exit")
+    for name in ("free_threaded", "threads", "calls", "coalescing", "submit", "acall", "answers_to_loops",
+                 "batch_queue", "batch_queue_life", "batch_queue_asyncio", "batch_inference", "exit")
 )  # fmt: skip
 
 
