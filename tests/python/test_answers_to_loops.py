@@ -209,7 +209,8 @@ def test_a_bad_index_reaches_only_the_task_of_its_row():
         assert sum(np.array_equal(y, alone[i % 10]) for i, y in enumerate(answers) if i != 37) == 127
 
 
-def test_a_library_that_does_not_take_its_array_fails_its_own_task():
+@pytest.mark.parametrize("error", [ValueError("not today"), StopIteration()])
+def test_a_library_that_does_not_take_its_array_fails_its_own_task(error):
     class Picky:
         """An array of a library whose from_dlpack() refuses."""
 
@@ -223,7 +224,7 @@ def test_a_library_that_does_not_take_its_array_fails_its_own_task():
             return self.array.__dlpack_device__()
 
     def refuse(capsule):
-        raise ValueError("not today")
+        raise error
 
     module = type(sys)("picky")
     module.from_dlpack = refuse
@@ -239,7 +240,7 @@ def test_a_library_that_does_not_take_its_array_fails_its_own_task():
         answers = asyncio.run(main())
     finally:
         del sys.modules["picky"]
-    assert isinstance(answers[3], ValueError)
+    assert answers[3] is error or (isinstance(answers[3], RuntimeError) and repr(error) in str(answers[3]))
     assert sum(np.array_equal(y, row(i) * 2 + 1) for i, y in enumerate(answers) if i != 3) == 7
 
 

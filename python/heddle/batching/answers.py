@@ -91,6 +91,8 @@ def set_done(future: asyncio.Future[Any], result: Any = None, error: BaseExcepti
         return
     if error is None:
         future.set_result(result)
+    elif isinstance(error, StopIteration):  # no future takes it; the answers behind this one are to come
+        future.set_exception(RuntimeError(f"a call raised {error!r}"))
     else:
         future.set_exception(error)
 
