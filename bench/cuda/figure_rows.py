@@ -100,7 +100,10 @@ def callers(table: Table) -> None:
 
 
 def outstanding(table: Table) -> None:
-    """Requests without a thread that waits: 64 callers with 8 under way each, and as many tasks of Python."""
+    """Requests without a thread that waits: 64 callers with 8 under way each, and as many tasks of Python.
+
+    The tasks are of one thread of Python, which checks one answer in 256: no row is a peer of another.
+    """
     n = 4 if table.options.double else 64
     sides = {"heddle, submit": table.callers("mlp, submit", "mlp", n, outstanding=8)}
     sides["heddle, BatchQueue"] = table.callers("mlp, BatchQueue", "mlp", n, outstanding=8, queue=4)
@@ -114,7 +117,7 @@ def outstanding(table: Table) -> None:
     for name in sides:
         if name != eager:
             row = f"MLP, {8 * n} requests under way: {name.removeprefix('heddle, ')} / {eager}"
-            table.add(row, ratios.ratio(rates[name], rates[eager]), 340 if name.endswith(" submit") else None)
+            table.add(row, ratios.ratio(rates[name], rates[eager]), None)
 
 
 def one(table: Table) -> None:

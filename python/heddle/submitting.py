@@ -70,16 +70,22 @@ class Mailbox:
 
 # By the id of its loop, which another loop has only when that one, and its mailbox, are gone.
 _mailboxes: weakref.WeakValueDictionary[int, Mailbox] = weakref.WeakValueDictionary()
+_watch_nothing: weakref.WeakSet[asyncio.AbstractEventLoop] = weakref.WeakSet()
 
 
 def _send(
     model: Model, loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any], inputs: Any, named: Any
 ) -> Submitted:
+    if loop in _watch_nothing:
+        return _send_alone(model, loop, future, inputs, named)
     mailbox = _mailboxes.get(id(loop))
     if mailbox is None:
         try:
             mailbox = _mailboxes[id(loop)] = Mailbox(loop)
         except NotImplementedError:  # the loop watches no descriptors: each answer wakes it
+            _watch_nothing.add(loop)
+            return _send_alone(model, loop, future, inputs, named)
+        except OSError:  # the process may open no more of them
             return _send_alone(model, loop, future, inputs, named)
     return model._submit_to(mailbox.mail, mailbox.waiting, future, *inputs, **named)
 

@@ -8,7 +8,8 @@
 namespace heddle::python {
 
 Mailbox::~Mailbox() {
-  static_cast<void>(take());
+  for (std::unique_ptr<Letter> each(latest_.exchange(nullptr, std::memory_order_acquire)); each != nullptr;)
+    each.reset(each->before);
   ::close(read_end_);
   ::close(write_end_);
 }

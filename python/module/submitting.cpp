@@ -87,7 +87,7 @@ nb::object opened(const Letter& letter, const nb::handle future, const nb::objec
     return nb::make_tuple(future, wrap(Kind(kind), letter.results), nb::none());
   } catch (nb::python_error& e) {
     return nb::make_tuple(future, nb::none(), e.value());
-  } catch (const Error&) {
+  } catch (const std::exception&) {  // its own task's: other letters are behind it
     return nb::make_tuple(future, nb::none(), to_exception(std::current_exception()));
   }
 }

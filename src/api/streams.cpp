@@ -62,7 +62,9 @@ void* Stream::native_handle() const { return rep_->stream->native(); }
 Event Stream::record() const { return Internals::make_event(rep_->stream->record(runtime::Timed::yes)); }
 bool Stream::query() const { return rep_->stream->query(); }
 void Stream::synchronize(Timeout timeout) const {
-  check(Internals::runtime(rep_->device).usable());
+  runtime::Runtime& runtime = Internals::runtime(rep_->device);
+  check(runtime.usable());
+  runtime.time_slices().rest();
   check(rep_->stream->synchronize(to_deadline(timeout)));
 }
 

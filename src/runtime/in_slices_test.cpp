@@ -60,7 +60,7 @@ TEST_CASE("few threads' operators go on at once, by the device, and as many as w
   }
 }
 
-TEST_CASE("a thread that waits for an asynchronous device leaves its slice to others, however it waits") {
+TEST_CASE("a thread that waits for an asynchronous device, in a call, a copy or for all, leaves its slice") {
   constexpr int kThreads = 4, kCalls = 20;
   for (const Way& way : kWays) {
     CAPTURE(way.name);

@@ -136,7 +136,7 @@ class Runtime {
   StreamPool& streams() { return *parts_->streams; }
   Allocator& allocator() { return *parts_->allocator; }
   Governor& governor() { return *parts_->governor; }
-  const TimeSlices& time_slices() const { return *parts_->time_slices; }
+  TimeSlices& time_slices() { return *parts_->time_slices; }
   Executables& executables() { return *parts_->executables; }
 
   struct Stats {

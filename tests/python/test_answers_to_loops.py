@@ -19,6 +19,7 @@ from test_coalescing import build_lookup
 
 import heddle
 from heddle import submitting
+from heddle.batching import answers
 
 TASKS = 512
 
@@ -321,3 +322,34 @@ for _ in range(4):
 """
     for _ in range(3):
         assert run(EXIT.replace("heddle._heddle.report_leaks()\n", "") + body + "sys.exit(42)\n") == ""
+
+
+def test_an_interrupt_between_two_answers_keeps_those_behind_it(monkeypatch):
+    model = build_affine()
+    loop = asyncio.new_event_loop()
+    interrupts = iter([KeyboardInterrupt])
+
+    def set_done(*letter):
+        for interrupt in interrupts:
+            raise interrupt
+        real(*letter)
+
+    real = answers.set_done
+    monkeypatch.setattr(answers, "set_done", set_done)
+    tasks = [loop.create_task(model.asubmit(row(i))) for i in range(20)]
+    with pytest.raises(KeyboardInterrupt):
+        loop.run_until_complete(asyncio.gather(*tasks))
+    done, pending = loop.run_until_complete(asyncio.wait(tasks, timeout=20))
+    assert not pending
+    assert right(task.result() for task in tasks) == len(done) == 20
+    loop.close()
+
+
+def test_a_call_needs_no_descriptor_where_the_process_may_open_none():
+    body = """
+import resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (3, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+assert (loop.run_until_complete(model.asubmit(x)) == 2).all()
+sys.exit(42)
+"""
+    assert run(EXIT + body) == ""

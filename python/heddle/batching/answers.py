@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import threading
 from _thread import allocate_lock
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable
 from concurrent import futures
 from concurrent.futures import CancelledError, Future
@@ -98,8 +98,15 @@ def set_done(future: asyncio.Future[Any], result: Any = None, error: BaseExcepti
 
 
 def deliver(letters: list[tuple[asyncio.Future[Any], Any, Any]]) -> None:
-    for letter in letters:
-        set_done(*letter)
+    """To futures of the loop whose callback this is."""
+    owed = deque(letters)
+    try:
+        while owed:
+            set_done(*owed[0])
+            owed.popleft()
+    finally:
+        if owed:  # an interrupt: the loop may run on, and the others are to have their answers
+            asyncio.get_running_loop().call_soon(deliver, list(owed))
 
 
 class BatchFuture(Future):  # type: ignore[type-arg]

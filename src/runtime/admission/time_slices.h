@@ -4,12 +4,14 @@
 //              processors from each other, and Python's lock, for every operator. So `width` of them have a
 //              slice of time at once. A thread keeps its slice from call to call: for kSlice after others
 //              began to wait, else for good.
-//   Rest       A thread that is about to wait for its device, or to run what takes long, says so: its slice
-//              goes on to the first that waits for one. Its next call seeks one like any other.
+//   Rest       A thread that is about to wait for its device (in a call, a copy or a synchronisation; not in
+//              the waits of events and tensors), or to run what takes long, says so: its slice
+//              goes on to the first that waits for one. Back within its time, it is at the head of the line,
+//              and whoever has a slice for kGuest hands it over, to be the next in the line.
 //   Idle       The first that waits takes a slice whose owner did not call for kIdle, or whose owner's call
 //              has not ended for kLong: then one thread more goes on.
 //   Hint       A slice says who should go on, not who may. A call never waits for a slice while every owner
-//              waits for that call: after kLong it has one. A call within a call needs none.
+//              waits for that call: after kLong it has one. A call within one that has a slice needs none.
 //   Order      First come, first served. A slice that ends is handed to the first that waits.
 //   States     A slice is free at first. A call of its owner makes it busy. The end of the call makes it
 //              kept: the owner's next call finds it. Rest makes a kept one free, or the next one's. Only
@@ -34,10 +36,18 @@
 
 namespace heddle::runtime {
 
+// The time that a thread has left, of a slice that it gave away before its end.
+struct TimeLeft {
+  uint64_t slices = 0;  // the number of the TimeSlices; 0: none
+  TimePoint since;      // when it found that others wait
+  bool has_rested = false;
+};
+
 class TimeSlices {
  public:
   static constexpr Duration kSlice = std::chrono::milliseconds(10);
-  static constexpr Duration kIdle = std::chrono::milliseconds(1);
+  static constexpr Duration kIdle = std::chrono::microseconds(100);
+  static constexpr Duration kGuest = std::chrono::milliseconds(1);
   static constexpr Duration kLong = std::chrono::milliseconds(10);
 
   // How many threads are best at once (docs/performance.md and docs/cuda.md compare). Where callers compute,
@@ -85,21 +95,24 @@ class TimeSlices {
   struct Waiter {
     Parker parker;
     uint64_t owner = 0;
+    bool has_rested = false;
     int place = kNone;  // of a slice that was handed to it, once it is not in the line: under its lock
   };
+  // What the first that waits saw of a slice, and since when.
+  struct Seen {
+    uint64_t word = 0, calls = 0;
+    TimePoint at;
+  };
   struct Line {
-    std::deque<std::shared_ptr<Waiter>> waiters;
+    std::deque<std::shared_ptr<Waiter>> waiters;  // first those that have rested
+    std::vector<Seen> seen;                       // by slice, for whoever is the first
     Stats stats;
   };
   struct alignas(64) Slice {
     Atomic<uint64_t> word{0};   // 0: the slice is free. Else kept_by() or busy_of() gives its value
     Atomic<uint64_t> calls{0};  // how many have begun in it
     Atomic<TimePoint> since{TimePoint::max()};  // when its owner found that others wait
-  };
-  // What the first that waits saw of a slice, and since when.
-  struct Seen {
-    uint64_t word = 0, calls = 0;
-    TimePoint at;
+    Atomic<TimePoint> begun{TimePoint()};       // when its owner got it
   };
 
   static uint64_t kept_by(uint64_t owner) { return owner << 1; }
@@ -109,7 +122,8 @@ class TimeSlices {
   void leave(int place);
   bool begin(Slice& slice, uint64_t from, uint64_t owner);
   int take_free(uint64_t owner);
-  int wait_in_line(uint64_t owner, Deadline deadline);
+  int wait_in_line(uint64_t owner, const TimeLeft& left, Deadline deadline);
+  TimeLeft take_left();
   // The place, and what is counted of it.
   struct Taken {
     int place = kNone;
@@ -117,14 +131,17 @@ class TimeSlices {
   };
   Taken take_idle(uint64_t owner, std::vector<Seen>& seen);
   bool pass_on(Slice& slice, int place, uint64_t from);
-  void removed(Line& line, bool was_first);
+  void changed(const Line& line, bool first_left);
 
   inline static constinit thread_local LastPlaces last_places_;
+  inline static constinit thread_local TimeLeft left_;
   inline static constinit Atomic<uint64_t> made_{0};  // numbers them: orders nothing
   const uint64_t number_ = made_.add_relaxed(1) + 1;
   const Clock& clock_;
   std::vector<Slice> slices_;
-  Atomic<size_t> waiting_{0};  // a hint, written under the line's lock
+  Atomic<size_t> waiting_{0},
+      rested_{0};  // hints, written under the line's lock: how many wait, and of these
+                   // have rested
   Guarded<Line, Rank::kGovernor> line_;
 };
 

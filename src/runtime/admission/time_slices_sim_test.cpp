@@ -97,6 +97,31 @@ TEST_CASE(
   });
 }
 
+// One thread rests after each call, as one with long operators does, and the others never.
+TEST_CASE("simulated: a thread that rests has its share beside threads that do not") {
+  holds_for_seeds(20, [](Simulation& sim) {
+    constexpr int kOthers = 4;
+    constexpr Duration kCall = microseconds(50), kRest = microseconds(250), kTime = milliseconds(200);
+    TimeSlices slices(1, Clock::real());
+    const TimePoint end = Clock::real().now() + kTime;
+    int rested = 0;
+    run_together(1 + kOthers, [&](int me) {
+      while (Clock::real().now() < end) {
+        {
+          const TimeSlices::Call call(slices, Deadline::never());
+          sim.pause(kCall);
+        }
+        if (me != 0) continue;
+        slices.rest();
+        sim.pause(kRest);
+        ++rested;
+      }
+    });
+    // Alone it would have 666, and a fifth of that is 133. Behind the others after each call it would have 5.
+    sim.expect(rested >= 60, "it is not behind the others after each call");
+  });
+}
+
 TEST_CASE("simulated: the slice of a thread that stays away, or whose call takes long, goes to who waits") {
   holds_for_seeds(100,
                   [](Simulation& sim) {

@@ -134,6 +134,34 @@ TEST_CASE("a thread that is about to wait for the device gives its slice to the 
   CHECK(stats.idle + stats.longs == 0);
 }
 
+TEST_CASE("what one that waits saw of an idle slice, the next one knows") {
+  LookedAtClock clock;
+  TimeSlices slices(1, clock);
+  {
+    const TimeSlices::Call mine(slices, Deadline::never());
+  }
+  Thread brief("brief", [&, until = Deadline::at(clock.now() + TimeSlices::kIdle / 2)] {
+    const TimeSlices::Call without(slices, until);
+  });
+  while (slices.stats().waits == 0) give_way();
+  for (const int before = clock.looks(); clock.looks() < before + 4;) give_way();
+  clock.advance(TimeSlices::kIdle / 2);
+  brief.join();
+  CHECK(slices.stats().idle == 0);
+  clock.advance(TimeSlices::kIdle - TimeSlices::kIdle / 2);
+  Atomic<bool> over{false};
+  Thread next("next", [&] {
+    const TimeSlices::Call call(slices, Deadline::never());
+    over.store_release(true);
+  });
+  const Deadline patience = Deadline::in(kPatience);
+  while (!over.load_acquire() && !patience.expired()) give_way();
+  CHECK(over.load_acquire());
+  for (; !over.load_acquire(); give_way()) clock.advance(TimeSlices::kIdle);
+  next.join();
+  CHECK(slices.stats().idle == 1);
+}
+
 TEST_CASE("the slice of a thread that rests is free where nobody waits, and its owner comes back to it") {
   TimeSlices slices(1, Clock::real());
   for (int turn = 0; turn < 3; ++turn) {
