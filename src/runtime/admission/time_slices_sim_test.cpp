@@ -117,8 +117,8 @@ TEST_CASE("simulated: a thread that rests has its share beside threads that do n
         ++rested;
       }
     });
-    // Alone it would have 666, and a fifth of that is 133. Behind the others after each call it would have 5.
-    sim.expect(rested >= 60, "it is not behind the others after each call");
+    // In its fifth of the time it has one after each guest. Behind the others after each call it would have 5.
+    sim.expect(rested >= 40, text("it is not behind the others after each call: ", rested));
   });
 }
 
