@@ -266,13 +266,25 @@ def run_case(case: Case, device: str) -> Outcome:
                 expected = _run(op, _copied(sample))
                 if isinstance(expected, Exception):
                     continue  # the CPU refuses it, whatever its reason: no reference
-                moved = (
-                    to_device(sample[0], device),
-                    *to_device(sample[1:], "cpu" if info.name in ON_CPU else device),
-                )
-                actual = _run(op, moved)
+                actual = called_on(info, sample, device, op)
                 _judge(info, case, label + way, sample, expected, actual, device, outcome)
     return outcome
+
+
+def called_on(info: OpInfo, sample: Any, device: str, op: Any = None) -> Any:
+    """The result, or the exception."""
+    moved = (
+        to_device(sample[0], device),
+        *to_device(sample[1:], "cpu" if info.name in ON_CPU else device),
+    )
+    return _run(op or info.op, moved)
+
+
+def difference_on(info: OpInfo, case: Case, sample: Any, expected: Any, actual: Any, device: str) -> str:
+    """Of a result or refusal of the device from the CPU's result; "" when they agree."""
+    outcome = Outcome()
+    _judge(info, case, "", sample, expected, actual, device, outcome)
+    return "; ".join([*outcome.wrong, *outcome.refusals])
 
 
 def _run(op: Any, sample: Any) -> Any:
