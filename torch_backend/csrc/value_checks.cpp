@@ -235,6 +235,13 @@ void check_extremes(c10::ArrayRef<c10::IValue> arguments) {  // self, dim, keepd
   }
 }
 
+template <char first, char second, char third>  // the operator's name, for its words
+void check_not_empty(c10::ArrayRef<c10::IValue> arguments) {
+  TORCH_CHECK(tensor_at(arguments, 0).numel() > 0, first, second, third,
+              "(): Expected reduction dim to be specified for input.numel() == 0. ",
+              "Specify the reduction dim with the 'dim' argument.");
+}
+
 constexpr std::pair<std::string_view, Overload::Check> kChecks[] = {
     {"aten::add.Scalar", check_alpha<>},
     {"aten::add.Tensor", check_alpha<>},
@@ -269,6 +276,8 @@ constexpr std::pair<std::string_view, Overload::Check> kChecks[] = {
     {"aten::masked_fill.Scalar", check_masked_fill},
     {"aten::masked_fill.Tensor", check_masked_fill},
     {"aten::masked_scatter", check_masked_scatter},
+    {"aten::max", check_not_empty<'m', 'a', 'x'>},
+    {"aten::min", check_not_empty<'m', 'i', 'n'>},
     {"aten::new_full", check_fits_dtype<2, 3>},
     {"aten::pow.Tensor_Scalar", check_exponent},
     {"aten::rsub.Scalar", check_subtraction},

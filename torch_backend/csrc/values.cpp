@@ -55,7 +55,8 @@ at::Tensor nonzero_on_device(const at::Tensor& self) {
     places[static_cast<size_t>(axis)] = left.remainder(self.size(axis));
     left = left.floor_divide(self.size(axis));
   }
-  return places.empty() ? at::empty({found, 0}, counts.options()) : at::stack(places, 1);
+  // PyTorch's kernels write axis after axis, and its callers see so in the result's strides.
+  return places.empty() ? at::empty({found, 0}, counts.options()) : at::stack(places, 0).t();
 }
 
 // The host addresses the values where they lie.

@@ -137,7 +137,7 @@ def _found_different(name: str, sample: Any, actual: list, expected: list) -> st
     if difference:  # what is drawn anew each time has its shape and its dtype in common
         again = _of_the_cpu(name, sample, lambda tree: opinfo_cases.to_device(tree, "cpu"), seed=12)
         if again is not None and _difference(again, expected, None):
-            return "" if opinfo_cases._meta(actual) == opinfo_cases._meta(expected) else difference
+            return "" if opinfo_cases.kinds(actual) == opinfo_cases.kinds(expected) else difference
     return difference
 
 

@@ -229,8 +229,15 @@ def _is_random(info: OpInfo, sample: tuple[Any, Any, Any], expected: Any) -> boo
     return any(not torch.equal(real(a).nan_to_num(), real(e).nan_to_num()) for a, e in pairs)
 
 
-def _meta(tree: Any) -> list[Any]:
+def kinds(tree: Any) -> list[Any]:
     return [(t.shape, t.dtype) for t in _tensors(tree)]
+
+
+def _of_another_kind_or_place(actual: Any, expected: Any, device: str) -> str:
+    if kinds(actual) != kinds(expected):
+        return f"{kinds(actual)}, not {kinds(expected)}"
+    away = [t.device for t in _tensors(actual) if t.device.type != torch.device(device).type]
+    return f"on {away}" if away else ""
 
 
 # ---- running
@@ -259,13 +266,25 @@ def run_case(case: Case, device: str) -> Outcome:
                 expected = _run(op, _copied(sample))
                 if isinstance(expected, Exception):
                     continue  # the CPU refuses it, whatever its reason: no reference
-                moved = (
-                    to_device(sample[0], device),
-                    *to_device(sample[1:], "cpu" if info.name in ON_CPU else device),
-                )
-                actual = _run(op, moved)
+                actual = called_on(info, sample, device, op)
                 _judge(info, case, label + way, sample, expected, actual, device, outcome)
     return outcome
+
+
+def called_on(info: OpInfo, sample: Any, device: str, op: Any = None) -> Any:
+    """The result, or the exception."""
+    moved = (
+        to_device(sample[0], device),
+        *to_device(sample[1:], "cpu" if info.name in ON_CPU else device),
+    )
+    return _run(op or info.op, moved)
+
+
+def difference_on(info: OpInfo, case: Case, sample: Any, expected: Any, actual: Any, device: str) -> str:
+    """Of a result or refusal of the device from the CPU's result; "" when they agree."""
+    outcome = Outcome()
+    _judge(info, case, "", sample, expected, actual, device, outcome)
+    return "; ".join([*outcome.wrong, *outcome.refusals])
 
 
 def _run(op: Any, sample: Any) -> Any:
@@ -303,9 +322,13 @@ def _judge(
         words = str(actual).splitlines() or [""]
         outcome.wrong.append(f"{label}: {type(actual).__name__}: {words[0]}")
         return
-    difference = _found_different(info, case, sample, expected, actual, device)
-    if difference and (info.name in UNINITIALISED | DRAWN or _is_random(info, sample, expected)):
-        difference = "" if _meta(actual) == _meta(expected) else f"{_meta(actual)}, not {_meta(expected)}"
+    difference = ""
+    if info.name not in UNINITIALISED:  # which a checked device does not even let a test read
+        difference = _found_different(info, case, sample, expected, actual, device)
+    if info.name in UNINITIALISED or (
+        difference and (info.name in DRAWN or _is_random(info, sample, expected))
+    ):
+        difference = _of_another_kind_or_place(actual, expected, device)
     difference = difference or lie_otherwise(info.name, _tensors(actual), _tensors(expected))
     if difference:
         outcome.wrong.append(f"{label}: {difference}")

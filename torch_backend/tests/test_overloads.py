@@ -338,3 +338,41 @@ def test_a_range_that_the_cpu_refuses_is_refused(given, words, device):
     for where in (device, "cpu"):
         with pytest.raises(RuntimeError, match=words):
             torch.range(*given, out=torch.empty(0, device=where))
+
+
+CIRCULAR = [
+    ((2, 5), (1, 2)),
+    ((2, 3, 4), (1, -2)),
+    ((1, 2, 3, 4), (-1, 4, 0, 3)),  # more than is left
+    ((2, 0, 3, 4), (4, 4, 3, 3)),
+    ((1, 2, 2, 3, 4), (1, 1, 0, 2, -1, 1)),
+    ((1, 2, 5), (0, 0)),
+    ((1, 2, 5), (6, 1)),
+    ((1, 2, 5), (-3, -3)),
+    ((1, 2, 3, 4), (1, 1)),
+]
+
+
+@pytest.mark.parametrize(("shape", "pads"), CIRCULAR, ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.complex64], ids=str)
+def test_borders_that_wrap_around_are_the_cpus(shape, pads, dtype, device):
+    x = torch.randn(shape, dtype=dtype)
+    results = []
+    for where in ("cpu", device):
+        moved = x.to(where, copy=True)
+        try:
+            padded = torch.ops.aten._pad_circular(moved, pads)
+        except RuntimeError as error:
+            results.append(str(error))
+            continue
+        results.append((padded.tolist(), padded.shape, padded.stride()))
+        padded.zero_()
+        assert torch.equal(moved.cpu(), x)  # what was padded lies elsewhere
+    assert results[0] == results[1]
+
+
+def test_borders_around_what_a_negative_border_left_nothing_of_are_refused(device):
+    with pytest.raises(
+        RuntimeError, match="wrapping around more than once"
+    ):  # the CPU reads what is not there
+        torch.nn.functional.pad(torch.ones(1, 2, 3, device=device), (-3, 3), mode="circular")

@@ -51,8 +51,8 @@ def roi_align(
             (2 * at.clamp(0, size - 1) + 1) / size - 1 for at, size in ((y, x.shape[2]), (x_, x.shape[3]))
         )
         grid = torch.stack(torch.meshgrid(x_, y, indexing="xy"), -1)
-        sampled = F.grid_sample(x[int(number)][None], grid[None], align_corners=False)
-        found.append(F.avg_pool2d(sampled, samples)[0])
+        sampled = F.grid_sample(x[int(number)][None].float(), grid[None], align_corners=False)
+        found.append(F.avg_pool2d(sampled, samples)[0].to(x.dtype))
     return torch.stack(found) if found else x.new_zeros(0, x.shape[1], height, width)
 
 
