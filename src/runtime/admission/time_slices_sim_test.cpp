@@ -117,7 +117,7 @@ TEST_CASE("simulated: a thread that rests has its share beside threads that do n
         ++rested;
       }
     });
-    // In its fifth of the time it has one after each guest. Behind the others after each call it would have 5.
+    // In its fifth of the time it has one after each guest; behind the others after each call it has 5.
     sim.expect(rested >= 40, text("it is not behind the others after each call: ", rested));
   });
 }
