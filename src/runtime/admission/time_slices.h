@@ -139,9 +139,8 @@ class TimeSlices {
   const uint64_t number_ = made_.add_relaxed(1) + 1;
   const Clock& clock_;
   std::vector<Slice> slices_;
-  Atomic<size_t> waiting_{0},
-      rested_{0};  // hints, written under the line's lock: how many wait, and of these
-                   // have rested
+  Atomic<size_t> waiting_{0};  // hints, written under the line's lock: how many wait,
+  Atomic<size_t> rested_{0};   // and how many of these have rested
   Guarded<Line, Rank::kGovernor> line_;
 };
 
