@@ -87,6 +87,18 @@ def test_out_is_written_as_on_the_cpu(case, device):
     assert outcome.ran + outcome.not_here > 0
 
 
+ANSWERS_OTHERWISE = [*opinfo_cases.OUT_REFUSED_OTHERWISE, *sorted(opinfo_cases.RESIZED_IN_SILENCE)]
+
+
+@pytest.mark.parametrize("name", [name for name in ANSWERS_OTHERWISE if opinfo_cases.IN_SCOPE])
+def test_what_is_named_for_another_answer_about_out_gives_one(name, device):
+    with (
+        mock.patch.object(opinfo_cases, "OUT_REFUSED_OTHERWISE", {}),
+        mock.patch.object(opinfo_cases, "RESIZED_IN_SILENCE", set()),
+    ):
+        assert opinfo_cases.run_out(opinfo_cases.Case(name, torch.float32), device).wrong
+
+
 def test_every_registered_operator_has_a_case_or_a_reason():
     registered = {name for name in heddle.torch._C.operators() if opinfo_coverage.is_functional(name)}
     assert registered == set(OPERATORS) - UNKNOWN
