@@ -73,20 +73,25 @@ _mailboxes: weakref.WeakValueDictionary[int, Mailbox] = weakref.WeakValueDiction
 _watch_nothing: weakref.WeakSet[asyncio.AbstractEventLoop] = weakref.WeakSet()
 
 
+def _mailbox_of(loop: asyncio.AbstractEventLoop) -> Mailbox | None:
+    """None: each answer wakes the loop."""
+    mailbox = _mailboxes.get(id(loop))
+    if mailbox is None and loop not in _watch_nothing:
+        try:
+            mailbox = _mailboxes[id(loop)] = Mailbox(loop)
+        except NotImplementedError:
+            _watch_nothing.add(loop)
+        except OSError:  # the process may open no more descriptors now
+            return None
+    return mailbox
+
+
 def _send(
     model: Model, loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any], inputs: Any, named: Any
 ) -> Submitted:
-    if loop in _watch_nothing:
-        return _send_alone(model, loop, future, inputs, named)
-    mailbox = _mailboxes.get(id(loop))
+    mailbox = _mailbox_of(loop)
     if mailbox is None:
-        try:
-            mailbox = _mailboxes[id(loop)] = Mailbox(loop)
-        except NotImplementedError:  # the loop watches no descriptors: each answer wakes it
-            _watch_nothing.add(loop)
-            return _send_alone(model, loop, future, inputs, named)
-        except OSError:  # the process may open no more of them
-            return _send_alone(model, loop, future, inputs, named)
+        return _send_alone(model, loop, future, inputs, named)
     return model._submit_to(mailbox.mail, mailbox.waiting, future, *inputs, **named)
 
 

@@ -21,9 +21,8 @@ struct Standing {
 struct InSlices : Standing, test::AtOnceFixture {
   explicit InSlices(const test::TestOptions& device = {.asynchronous = true}, int slices = 1)
       : AtOnceFixture("in slices", device, {.slices = slices, .clock = &clock}) {}
-  Result<std::vector<View>> run(Stream& on, const Model& model, const View& input, bool wait) const {
-    return runtime->run(const_cast<Model&>(model),
-                        {.inputs = {&input, 1}, .stream = &on, .wait = wait, .in_slices = true});
+  Result<std::vector<View>> run(Stream& on, Model& model, const View& input, bool wait) const {
+    return runtime->run(model, {.inputs = {&input, 1}, .stream = &on, .wait = wait, .in_slices = true});
   }
 };
 

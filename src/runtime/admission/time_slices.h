@@ -12,7 +12,8 @@
 //              has not ended for kLong: then one thread more goes on.
 //   Hint       A slice says who should go on, not who may. A call never waits for a slice while every owner
 //              waits for that call: after kLong it has one. A call within one that has a slice needs none.
-//   Order      First come, first served. A slice that ends is handed to the first that waits.
+//   Order      Those back from a rest, then whoever handed a slice to one of them, then first come, first
+//              served. A slice that ends is handed to the first that waits.
 //   States     A slice is free at first. A call of its owner makes it busy. The end of the call makes it
 //              kept: the owner's next call finds it. Rest makes a kept one free, or the next one's. Only
 //              compare-and-swap changes a slice's word, so that two threads never have one slice.
@@ -52,7 +53,8 @@ class TimeSlices {
 
   // How many threads are best at once (docs/performance.md and docs/cuda.md compare). Where callers compute,
   // idle cores help those few; more threads would be in each other's way for Python's lock. A device that
-  // computes by itself needs one thread in Python and one that describes its operator.
+  // computes by itself needs one thread in Python and one that describes its operator. More than 16
+  // processors were not measured.
   static int width_for(int threads, bool synchronous) {
     return synchronous ? std::min(threads, std::max(3, threads / 5)) : 2;
   }
